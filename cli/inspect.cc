@@ -125,6 +125,8 @@ void print_info(const Json& info) {
             << " tensors (" << bytes_text(info["parameter_bytes"].get<int64_t>()) << ")";
   if (const int64_t frozen = info["frozen_parameters"].get<int64_t>(); frozen > 0)
     std::cout << ", " << frozen << " of them frozen";
+  if (const int64_t drafts = info["draft_parameters"].get<int64_t>(); drafts > 0)
+    std::cout << ", " << drafts << " of them in the block that predicts further tokens (MTP)";
   std::cout << '\n';
   print_adapters(info["adapters"]);
   print_graph_summary(info);

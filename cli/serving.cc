@@ -24,11 +24,12 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
   command.add_option("--speculation", serving.speculation,
                      where +
                          "speculative decoding, which changes no text: off, ngram (drafts from repetitions in the "
-                         "text) or draft (default: off; draft with --draft-model)");
+                         "text), mtp (drafts of the model file's own multi-token-prediction block) or draft "
+                         "(default: off; draft with --draft-model)");
   command.add_option("--draft-model", serving.draft_model,
                      where + "a smaller draft model of the same vocabulary");
   command.add_option("--draft-tokens", serving.draft_tokens,
-                     where + "maximum draft tokens of a sequence in a step (default: 4 by a model, 7 by ngram)");
+                     where + "maximum draft tokens of a sequence in a step (default: 4 by a model or mtp, 7 by ngram)");
   command
       .add_option("--adapters", serving.adapters,
                   where + "low-rank adapters that a step can mix; requests of further ones wait")

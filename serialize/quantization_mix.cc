@@ -138,6 +138,8 @@ int64_t layer_of(std::string_view parameter) {
 }
 
 WeightRole role_of(std::string_view family, std::string_view parameter) {
+  constexpr std::string_view kDraft = "draft.";  // the draft block has a layer's weights
+  if (parameter.starts_with(kDraft)) return role_of(family, format("block.0.{}", parameter.substr(kDraft.size())));
   if (is_adapter_name(parameter)) return kKept;
   const std::optional<ForeignName> name = gguf_name(family, parameter);
   if (!name) return kOther;

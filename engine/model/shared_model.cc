@@ -14,6 +14,7 @@
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
+#include "graph/transform/draft_block.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
@@ -115,7 +116,18 @@ SharedModel::SharedModel(Model model, uint64_t seed, std::shared_ptr<const Token
       tokenizer_(std::move(tokenizer)),
       blocks_(block_count(model_.graph)),
       seed_(seed),
-      weights_(std::make_unique<WeightPool>()) {}
+      weights_(std::make_unique<WeightPool>()) {
+  set_forward();
+}
+
+// After each change of the graph.
+void SharedModel::set_forward() {
+  forward_.reset();
+  if (!has_draft_block(model_.graph)) return;
+  Result<Graph> forward = without_draft_block(model_.graph);
+  TSR_CHECK(forward.ok(), "a part of a valid graph is valid");
+  forward_ = std::move(*forward);
+}
 
 SharedModel::~SharedModel() = default;
 
@@ -158,11 +170,17 @@ Status SharedModel::check_path(const std::string& path) {
 
 Graph SharedModel::graph() const {
   const std::lock_guard lock(mutex_);
-  return model_.graph;
+  return forward_ ? *forward_ : model_.graph;
+}
+
+Result<Graph> SharedModel::draft_block() const {
+  const std::lock_guard lock(mutex_);
+  return draft_block_of(model_.graph);
 }
 
 Result<Graph> SharedModel::graph_with_wide(std::span<const std::string> parameters) const {
-  return with_wide_parameters(graph(), parameters);
+  const std::lock_guard lock(mutex_);
+  return with_wide_parameters(model_.graph, parameters);
 }
 
 Model SharedModel::snapshot() const {
@@ -305,6 +323,7 @@ Status SharedModel::widen(std::span<const std::string> parameters) {
   // No failure is possible from here on.
   for (auto& [name, value] : values) std::swap(model_.parameters[name], value);
   model_.graph = std::move(graph);
+  set_forward();
   return {};
 }
 
@@ -354,7 +373,7 @@ int64_t SharedModel::logit_rows() const {
 
 std::string SharedModel::info_json() const {
   const std::lock_guard lock(mutex_);
-  const Graph& graph = model_.graph;
+  const Graph &graph = model_.graph, &forward = forward_ ? *forward_ : graph;
   int64_t elements = 0, frozen = 0, size = 0;
   Json tensors = Json::array(), inputs = Json::array(), outputs = Json::array(), symbols = Json::array();
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -363,10 +382,12 @@ std::string SharedModel::info_json() const {
     size += bytes(graph.type(id));
     tensors.push_back(tensor_json(graph, graph.tensor(id).name, id));
   }
-  for (const TensorId id : graph.tensors_of_kind(TensorKind::kInput))
-    inputs.push_back(tensor_json(graph, graph.tensor(id).name, id));
-  for (const NamedTensor& output : graph.outputs())
-    outputs.push_back(tensor_json(graph, output.name, output.tensor));
+  int64_t drafts = elements;  // parameters that the draft block alone reads
+  for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) drafts -= forward.type(id).shape.elements();
+  for (const TensorId id : forward.tensors_of_kind(TensorKind::kInput))
+    inputs.push_back(tensor_json(forward, forward.tensor(id).name, id));
+  for (const NamedTensor& output : forward.outputs())
+    outputs.push_back(tensor_json(forward, output.name, output.tensor));
   for (const Symbol& symbol : graph.symbols())
     symbols.push_back({{"name", symbol.name}, {"capacity", symbol.capacity}});
   Json tokenizer;
@@ -386,8 +407,9 @@ std::string SharedModel::info_json() const {
                {"symbols", symbols},
                {"metadata", model_.metadata},
                {"tokenizer", tokenizer},
-               {"graph_nodes", graph.nodes().size()},
-               {"ops", ops_json(graph)},
+               {"graph_nodes", forward.nodes().size()},
+               {"ops", ops_json(forward)},
+               {"draft_parameters", drafts},
                {"frozen_parameters", frozen},
                {"adapters", adapters_json(graph)},
                {"file", origin_json(model_.origin, model_.source.get())}};

@@ -31,7 +31,9 @@ class SharedModel {
 
   static Status check_path(const std::string& path);  // errors that save would return at once
 
-  Graph graph() const;
+  Graph graph() const;  // without a draft block
+  // The block that predicts further tokens, as a model (graph/transform/draft_block.h). kInvalidArgument: there is none.
+  Result<Graph> draft_block() const;
   // The graph with these parameters, stored in fewer bits, as f32.
   Result<Graph> graph_with_wide(std::span<const std::string> parameters) const;
   Model snapshot() const;                            // shares the values
@@ -85,12 +87,14 @@ class SharedModel {
   int64_t logit_rows() const;  // from metadata or the capacity of symbol T; 0: unknown
 
  private:
+  void set_forward();
   Result<TensorId> find_parameter(std::string_view name) const;
   // Null if not drawn yet.
   Result<const HostTensor*> find_value(std::string_view name) const;
 
   mutable std::mutex mutex_;
   Model model_;
+  std::optional<Graph> forward_;  // model_.graph without its draft block; nullopt: it has none
   std::vector<std::string> more_read_paths_;  // in addition to those of model_.source
   std::string resumed_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer

@@ -31,14 +31,15 @@ struct ReplicaPlan {
 // Engines load their draft first; its arena comes out of the limit.
 Status plan_draft(ReplicaPlan& replica, const SharedModel& model) {
   ServingSettings& settings = replica.given;
-  if (settings.draft == nullptr) return {};
+  if (settings.draft == nullptr && !settings.drafts_by_block) return {};
   const auto plan = [&]() -> Status {
-    TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
-    TSR_ASSIGN_OR_RETURN(const CompiledProgram draft, DraftModel::compile(*settings.draft, settings, replica.devices));
+    if (settings.draft != nullptr) TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
+    const SharedModel& drafting = settings.drafts_by_block ? model : *settings.draft;
+    TSR_ASSIGN_OR_RETURN(const CompiledProgram draft, DraftModel::compile(drafting, settings, replica.devices));
     replica.draft_bytes = arena_bytes_of(draft.program);
     return take_draft_bytes(replica.draft_bytes, settings.compute.memory_limit);
   };
-  return plan().with_context("the draft model");
+  return plan().with_context(name_of_draft(settings));
 }
 
 // Compiles the replica's program. Bytes of pages that do not fit are added to those of the smallest program.

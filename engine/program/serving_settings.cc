@@ -95,7 +95,7 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .adapter_slots = settings.adapters,
           .adapter_rank = settings.adapter_rank,
           .adapter_type = settings.adapter_type,
-          .hidden = settings.hidden,
+          .hidden = yields_hidden(settings),
           .window_pages = settings.window_pages,
           .spare_rows = spare_rows(settings)};
 }

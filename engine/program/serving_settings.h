@@ -40,7 +40,8 @@ struct ServingSettings {
   bool speculates = false;         // speculative decoding
   int64_t max_drafts = 7;     // per text and step
   bool always_speculates = false;  // even if it does not pay
-  std::shared_ptr<SharedModel> draft;  // draft model; null: n-gram drafts
+  std::shared_ptr<SharedModel> draft;  // draft model; null: another source
+  bool drafts_by_block = false;        // drafts of the model's own draft block (MTP); without it and a draft model: n-gram drafts
   std::optional<DType> cache;  // type of keys and values; nullopt: as computed
   int64_t adapters = 0;        // adapters in use at once; 0: none
   int64_t adapter_rank = 16;   // largest rank
@@ -66,6 +67,8 @@ int64_t pages_of(const ServingSettings& settings, int64_t tokens);
 // Window pages by default: a sequence's, for its window and as much again of ended texts; and a step's, for all sequences.
 int64_t window_pages_of_sequence(const ServingSettings& settings);
 int64_t window_pages_of_step(const ServingSettings& settings);
+// Whether steps yield hidden states: for requests, or for a draft block.
+inline bool yields_hidden(const ServingSettings& settings) { return settings.hidden || settings.drafts_by_block; }
 ServingOptions serving_options(const ServingSettings& settings);
 
 // Rows of state in addition to those of sequences: of snapshots, then, with speculation, one for each sequence, which keeps the

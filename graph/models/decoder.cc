@@ -4,6 +4,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/decoder_attention.h"
+#include "graph/models/draft_block.h"
 #include "graph/models/feed_forward.h"
 #include "graph/models/layer_inputs.h"
 #include "graph/models/recurrent_mixers.h"
@@ -150,11 +151,23 @@ void read_dense_layers(ConfigReader& config, DecoderSizes& m) {
   m.experts.FD = config.size("FD", m.F);
 }
 
+void read_draft_block(ConfigReader& config, DecoderSizes& m) {
+  m.MTP = config.size("MTP", 0);
+  m.draft_tables = config.flag("draft_tables", false);
+  config.check(m.MTP >= 0 && m.MTP <= 1, format("MTP is {}, wanted 0 or 1 draft blocks", m.MTP));
+  config.check(m.MTP == 0 || (m.head && m.classes == 0), format("MTP is {} without a head over the vocabulary, wanted 0", m.MTP));
+  config.check(m.MTP > 0 || !m.draft_tables, "draft_tables without a draft block, wanted MTP = 1");
+}
+
+std::string DecoderSizes::block(size_t layer) const {
+  return layer < static_cast<size_t>(L) ? format("block.{}", layer) : "draft";
+}
+
 namespace {
 
 // The recurrent half of a block, added to x.
 TensorId add_recurrence(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x) {
-  const std::string block = format("block.{}", layer);
+  const std::string block = m.block(layer);
   b.scope(block + ".recurrence");
   const TensorId input = m.input_norm ? residual_norm(b, m, block + m.mixer_norm(), x) : x;
   TensorId added = recurrent_mixer(b, m, block, input);
@@ -162,22 +175,19 @@ TensorId add_recurrence(LayerBuilder& b, const DecoderSizes& m, size_t layer, Te
   return add_residual(b, m, x, added);
 }
 
-// The final norm, and the projection onto the vocabulary or onto classes, if any.
-void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
+// The final norm, and the projection onto the vocabulary or onto classes, if any. Returns the weight of the projection onto the
+// vocabulary.
+TensorId output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
   b.scope("output");
   x = residual_norm(b, m, "final_norm", x);
   if (m.classes > 0 || !m.head) {
     if (m.classes > 0) b.output("class_logits", b.linear(x, "classifier", m.C, m.classes));
     b.output("hidden", x);
-    return;
+    return kNoTensor;
   }
-  TensorId logits = m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V);
-  if (m.logit_scale != 1) logits = b.op("scale", {logits}, {{"factor", m.logit_scale}});
-  if (m.logit_softcap != 0) {  // c * tanh(logits / c)
-    const TensorId bounded = b.op("tanh", {b.op("scale", {logits}, {{"factor", 1 / m.logit_softcap}})});
-    logits = b.op("scale", {bounded}, {{"factor", m.logit_softcap}});
-  }
-  b.output("logits", logits);
+  const TensorId head = m.tied ? table : b.parameter("output", {m.V, m.C});
+  b.output("logits", project_logits(b, m, x, head));
+  return head;
 }
 
 }  // namespace
@@ -212,8 +222,7 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   const TensorId table = b.parameter("token_embedding", {m.V, m.C});
   TensorId factors = kNoTensor;
   if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, m.scaled_pairs()});
-  TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
-  if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
+  TensorId x = embed_tokens(b, m, table, tokens);
   LayerInputs inputs(b, m, tokens, x);
   DecoderAttention attention(b, m, positions, factors);
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
@@ -222,8 +231,9 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
     x = inputs.add(layer, x);
     if (m.layer_scale) x = b.op("scale_channels", {x, b.constant(format("block.{}.layer_scale", layer), {1})});
   }
-  output(b, m, x, table);
+  const TensorId head = output(b, m, x, table);
   if (auxiliary.sum() != kNoTensor) b.output("aux_loss", auxiliary.sum());
+  if (m.MTP > 0) add_draft_block(b, m, {tokens, positions, factors, table, head});
   return b.finish();
 }
 
@@ -256,6 +266,12 @@ constexpr NameRule kHuggingface[] = {
     {"block.#.experts.gate", "model.layers.#.mlp.experts.@.gate_proj.weight"},
     {"block.#.experts.up", "model.layers.#.mlp.experts.@.up_proj.weight"},
     {"block.#.experts.down", "model.layers.#.mlp.experts.@.down_proj.weight"},
+    {"draft.projection", "model.layers.#.eh_proj.weight"},
+    {"draft.embedding_norm", "model.layers.#.enorm.weight"},
+    {"draft.hidden_norm", "model.layers.#.hnorm.weight"},
+    {"draft.final_norm", "model.layers.#.shared_head.norm.weight"},
+    {"draft.token_embedding", "model.layers.#.embed_tokens.weight"},
+    {"draft.output", "model.layers.#.shared_head.head.weight"},
 };
 
 constexpr NameRule kGguf[] = {
@@ -290,6 +306,12 @@ constexpr NameRule kGguf[] = {
     {"block.#.experts.gate", "blk.#.ffn_gate_exps.weight"},
     {"block.#.experts.up", "blk.#.ffn_up_exps.weight"},
     {"block.#.experts.down", "blk.#.ffn_down_exps.weight"},
+    {"draft.projection", "blk.#.nextn.eh_proj.weight"},
+    {"draft.embedding_norm", "blk.#.nextn.enorm.weight"},
+    {"draft.hidden_norm", "blk.#.nextn.hnorm.weight"},
+    {"draft.final_norm", "blk.#.nextn.shared_head_norm.weight"},
+    {"draft.token_embedding", "blk.#.nextn.embed_tokens.weight"},
+    {"draft.output", "blk.#.nextn.shared_head_head.weight"},
 };
 
 constexpr NameRule kStateSpaceGguf[] = {

@@ -121,8 +121,13 @@ struct DecoderSizes {
   LatentSizes latent;
   ExpertSizes experts;
   RecurrentSizes recurrent;
+  // 1: a draft block after the last (draft_block.h), with an embedding and a head of its own where draft_tables; 0: none.
+  int64_t MTP = 0;
+  bool draft_tables = false;
   bool squared_relu = false;     // feed-forward halves are down(relu(up x)^2), without a gate
   std::vector<int64_t> halves;   // by layer: 1 for the mixer alone, 2 for the feed-forward half alone, 0 for both; empty: both
+  // The beginning of the names of a layer's parameters and scopes; layer L is the draft block.
+  std::string block(size_t layer) const;
   bool has_mixer(size_t layer) const { return halves.empty() || halves[layer] != 2; }
   bool has_feed_forward(size_t layer) const { return halves.empty() || halves[layer] != 1; }
   // The name of the norm before a mixer; halves alone have one norm.
@@ -168,6 +173,9 @@ void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64
 void read_halves(ConfigReader& config, DecoderSizes& m);
 // Reads the sizes "HS", "VS", "GS" and "KS": H, V, G and K of states; the flag "turned", the reals "least_step" and "most_step".
 void read_states(ConfigReader& config, DecoderSizes& m);
+
+// Reads the size "MTP" and the flag "draft_tables".
+void read_draft_block(ConfigReader& config, DecoderSizes& m);
 
 // Reads a family's sizes, with its defaults and its differences from Llama.
 using ReadDecoderSizes = DecoderSizes (*)(ConfigReader& config);

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/base/text.h"
 #include "graph/models/latent_attention.h"
 #include "graph/models/residual.h"
 #include "graph/models/rotation.h"
@@ -20,7 +19,7 @@ TensorId DecoderAttention::values(size_t layer, TensorId x, TensorId keys) {
   const int64_t D = m_.head_size(layer);
   const bool are_keys = !m_.key_values.empty() && m_.key_values[layer] != 0;
   const TensorId v = are_keys ? keys
-                              : b_.split_heads(b_.linear(x, format("block.{}.v", layer), m_.C, m_.kv_count(layer) * D,
+                              : b_.split_heads(b_.linear(x, m_.block(layer) + ".v", m_.C, m_.kv_count(layer) * D,
                                                          m_.qkv_bias),
                                                D);
   if (!m_.value_norm) return v;
@@ -29,7 +28,7 @@ TensorId DecoderAttention::values(size_t layer, TensorId x, TensorId keys) {
 }
 
 DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
-  const std::string block = format("block.{}", layer);
+  const std::string block = m_.block(layer);
   const int64_t D = m_.head_size(layer), KV = m_.kv_count(layer);
   const auto part = [&](TensorId of, int64_t begin, int64_t end) {
     return b_.op("slice", {of}, {{"dim", int64_t{3}}, {"begin", begin}, {"end", end}});
@@ -61,7 +60,7 @@ DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
 }
 
 TensorId DecoderAttention::add(size_t layer, TensorId x) {
-  const std::string block = format("block.{}", layer);
+  const std::string block = m_.block(layer);
   b_.scope(block + ".attention");
   const TensorId input = m_.input_norm ? residual_norm(b_, m_, block + m_.mixer_norm(), x) : x;
   const bool is_latent = m_.latent.KA > 0;

@@ -1,6 +1,5 @@
 #include "graph/models/feed_forward.h"
 
-#include "graph/base/text.h"
 #include "graph/models/residual.h"
 
 namespace tessera {
@@ -19,7 +18,7 @@ TensorId dense(LayerBuilder& b, const DecoderSizes& m, size_t layer, const std::
 //   x [B, T, C]: before its norm; input: after that of the dense MLP
 TensorId dense_and_experts(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId input,
                            AuxiliaryLoss& auxiliary) {
-  const std::string block = format("block.{}", layer);
+  const std::string block = m.block(layer);
   const TensorId dense_part = residual_norm(b, m, block + ".dense_branch_norm", dense(b, m, layer, block, input));
   const TensorId normed = residual_norm(b, m, block + ".experts_norm", x);
   const TensorId sum = experts(b, m, block, normed, x, auxiliary);
@@ -29,7 +28,7 @@ TensorId dense_and_experts(LayerBuilder& b, const DecoderSizes& m, size_t layer,
 }  // namespace
 
 TensorId add_feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, AuxiliaryLoss& auxiliary) {
-  const std::string block = format("block.{}", layer);
+  const std::string block = m.block(layer);
   b.scope(block + ".ffn");
   const TensorId input = m.input_norm ? residual_norm(b, m, block + (m.halves.empty() ? ".ffn_norm" : m.mixer_norm()), x) : x;
   TensorId added = !m.has_experts(layer) ? dense(b, m, layer, block, input)

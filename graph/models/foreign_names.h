@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,12 +65,24 @@ class ForeignNames {
   constexpr ForeignNames() = default;
   // Tables must outlive it; earlier ones take precedence.
   constexpr ForeignNames(std::span<const NameRule> own, std::span<const NameRule> common = {}, std::span<const NameRule> further = {})
-      : tables_{own, common, further, {}} {}
+      : tables_{own, common, further, {}, {}} {}
 
   // The same names, with the rules in `first` before all others.
   ForeignNames preceded_by(std::span<const NameRule> first) const {
     ForeignNames names = *this;
-    names.tables_ = {first, tables_[0], tables_[1], tables_[2]};
+    names.tables_ = {first, tables_[0], tables_[1], tables_[2], tables_[3]};
+    return names;
+  }
+
+  // The same names, with those of the draft block's layer ("draft.*" of ours), which is a layer's of this number, or begin so.
+  ForeignNames with_draft_layer(int64_t number) const {
+    ForeignNames names = *this;
+    names.draft_layer_ = number;
+    return names;
+  }
+  constexpr ForeignNames with_draft_beginning(std::string_view beginning) const {
+    ForeignNames names = *this;
+    names.draft_beginning_ = beginning;
     return names;
   }
 
@@ -78,7 +91,14 @@ class ForeignNames {
   std::optional<ForeignName> find(std::string_view parameter) const;
 
  private:
-  std::array<std::span<const NameRule>, 4> tables_;
+  std::optional<ForeignName> find_draft(std::string_view parameter) const;
+  // `pattern`: a rule's name of ours; part_name: the parameter that a rule with the same tensor names.
+  std::optional<ForeignName> find_rule(std::string_view pattern, const std::string& number,
+                                       const std::function<std::string(std::string_view)>& part_name) const;
+
+  std::array<std::span<const NameRule>, 5> tables_;
+  std::optional<int64_t> draft_layer_;
+  std::string_view draft_beginning_;  // empty: as of a layer
 };
 
 }  // namespace tessera

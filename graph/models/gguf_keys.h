@@ -56,8 +56,9 @@ class GgufKeys : public ForeignKeys {
   virtual void states() = 0;
   // The rotated pairs of three axes, which are equal in texts.
   virtual void rope_sections(std::string_view key) = 0;
-  // The number of layers in block_count after the model's, whose tensors are skipped.
-  virtual void further_layers(std::string_view key) = 0;
+  // The number of layers in block_count after the model's, which predict further tokens. One is read, where the file has its
+  // tensors; several are skipped.
+  virtual void draft_blocks(std::string_view key) = 0;
   // All layers rotate if the flag is set, or absent; else none.
   virtual void rotates_if(std::string_view key) = 0;
   // Scores are divided by the root of the head size, whatever the key says.
@@ -104,6 +105,7 @@ struct GgufArchitecture {
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
   bool dense_layers = false;        // layers with a tensor ffn_up have no experts; feed_forward_length has their width
   bool optional_values = false;    // layers without a tensor for v take values from the keys' projection
+  bool has_draft_blocks = false;  // nextn_predict_layers
 };
 
 }  // namespace tessera

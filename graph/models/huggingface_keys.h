@@ -78,6 +78,14 @@ struct RecurrentKeys {
   bool wants_types = false;                    // files without layer_types are refused
 };
 
+// Blocks after the model's that predict further tokens. One is read, where the file has its tensors; several are skipped.
+struct DraftBlockKeys {
+  std::string_view key;         // their number
+  int64_t otherwise = 0;        // where the key is absent
+  std::string_view beginning = {};   // of their tensors' names; empty: that of the layers after the last
+  std::string_view tables_key = {};  // a flag: they have an embedding and a head of their own
+};
+
 class HuggingfaceKeys : public ForeignKeys {
  public:
   using ForeignKeys::real;
@@ -142,10 +150,7 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void dense_first(std::string_view key, int64_t otherwise) = 0;
   // Layers "dense" or "sparse"; without the key the first is dense.
   virtual void expert_layer_types(std::string_view key) = 0;
-  // The number of layers after the model's, whose tensors are skipped.
-  virtual void further_layers(std::string_view key) = 0;
-  // Tensors whose names begin so are skipped.
-  virtual void skips(std::string_view beginning) = 0;
+  virtual void draft_blocks(const DraftBlockKeys& keys) = 0;
   // A key that writers add, and readers ignore.
   virtual void states(std::string_view key, double value) = 0;
   virtual void states_size(std::string_view key, int64_t value) = 0;

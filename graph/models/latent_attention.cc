@@ -1,6 +1,5 @@
 #include "graph/models/latent_attention.h"
 
-#include "graph/base/text.h"
 #include "graph/models/rotation.h"
 
 namespace tessera {
@@ -17,7 +16,7 @@ TensorId part(LayerBuilder& b, TensorId x, int64_t dim, int64_t begin, int64_t e
 QueryKeyValue latent_heads(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x,
                            TensorId positions, TensorId factors) {
   const LatentSizes& latent = m.latent;
-  const std::string block = format("block.{}", layer);
+  const std::string block = m.block(layer);
   const auto norm = [&](const std::string& name, TensorId of, int64_t width) {
     return b.op("rms_norm", {of, b.parameter(block + name, {width})}, {{"eps", latent.norm_eps}});
   };

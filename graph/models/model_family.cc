@@ -43,7 +43,7 @@ constexpr std::string_view kReals[] = {
     "latent_norm_eps", "least_step", "logit_scale", "logit_softcap", "most_step", "norm_eps", "query_beta", "residual_scale", "rope_magnitude", "rope_theta",
     "softcap", "window_theta", "z"};
 constexpr std::string_view kFlags[] = {
-    "attention_bias", "causal", "class_mean", "conv_bias", "expert_sigmoid", "head", "head_bias", "layer_scale", "mlm", "mlp_bias", "normalize",
+    "attention_bias", "causal", "class_mean", "conv_bias", "draft_tables", "expert_sigmoid", "head", "head_bias", "layer_scale", "mlm", "mlp_bias", "normalize",
     "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied", "turned"};
 constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "halves", "head_sizes", "key_values", "kv_heads", "recurrent", "rope_layers", "windows"};
 
@@ -57,6 +57,11 @@ std::span<const ModelFamily> all_model_families() { return families(); }
 const ModelFamily* find_model_family(std::string_view name) {
   const auto at = std::ranges::find(families(), name, &ModelFamily::name);
   return at == families().end() ? nullptr : &*at;
+}
+
+ForeignNames with_draft_layer(const ForeignNames& names, const ModelConfig& config) {
+  const auto layers = config.sizes.find("L");
+  return layers == config.sizes.end() ? names : names.with_draft_layer(layers->second);
 }
 
 std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter) {
@@ -192,7 +197,7 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
 
   constexpr double kStddev = 0.02;
   if (blocks > 0) {
-    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj" || leaf == "layer_proj" || leaf == "conv_out" || leaf == "scan_out");
+    const bool residual = (name.starts_with("block.") || name.starts_with("draft.")) && (leaf == "o" || leaf == "down" || leaf == "proj" || leaf == "layer_proj" || leaf == "conv_out" || leaf == "scan_out");
     return {Initializer::Kind::kNormal,
             residual ? kStddev / std::sqrt(2.0 * static_cast<double>(blocks)) : kStddev};
   }

@@ -44,6 +44,8 @@ struct ModelFamily {
 
 const ModelFamily* find_model_family(std::string_view name);
 std::span<const ModelFamily> all_model_families();
+// The names with the draft block as the layer after the last.
+ForeignNames with_draft_layer(const ForeignNames& names, const ModelConfig& config);
 // Returns the name of a family's parameter in GGUF files and in files about them
 // (importance matrices); nullopt for another family, or a parameter of our format alone.
 std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter);

@@ -14,6 +14,7 @@
 #include "graph/base/text.h"
 #include "graph/ops/attention_support.h"
 #include "graph/serving_builder.h"
+#include "graph/transform/draft_block.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
@@ -114,6 +115,12 @@ class ServingGraph {
     TSR_ASSIGN_OR_RETURN(of_step_.row, graph().add_tensor("row", per_token, TensorKind::kInput));
     TSR_ASSIGN_OR_RETURN(of_step_.position, graph().add_tensor("positions", per_token, TensorKind::kInput));
     if (positions_ != kNoTensor) copy_.replace(positions_, of_step_.position);
+    if (const auto hidden = forward_.find_tensor(kDraftHidden); hidden && forward_.tensor(*hidden).kind == TensorKind::kInput) {
+      TensorType type = forward_.type(*hidden);
+      type.shape.set(1, per_token.shape[1]);
+      TSR_ASSIGN_OR_RETURN(const TensorId given, graph().add_tensor(std::string(kDraftHidden), type, TensorKind::kInput));
+      copy_.replace(*hidden, given);
+    }
     const TensorType table{DType::kI32, {options_.rows, table_columns(options_)}};
     const bool has_windows = options_.window_pages > 0 && paged_window(forward_, options_.context) > 0;
     if (!has_windows || has_full_attention(forward_, options_.context)) {

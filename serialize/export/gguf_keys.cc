@@ -25,6 +25,7 @@ class GgufKeyWriter final : public GgufKeys {
     keys.architecture = architecture.name;
     keys.rope_half = architecture.rope_half;
     keys.turned = architecture.turned;
+    keys.has_draft_blocks = architecture.has_draft_blocks;
   }
 
   // After the architecture's function.
@@ -59,7 +60,7 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("vocab_size"), our_size("V"));
     out_.u32(key("context_length"), our_size("T"));
     out_.u32(key("embedding_length"), our_size("C"));
-    out_.u32(key("block_count"), our_size("L"));
+    out_.u32(key("block_count"), our_size("L") + draft_count());
     if (architecture_.single_halves) return write_halves();
     if (m_ == nullptr)
       out_.u32(key("feed_forward_length"), our_size("F"));
@@ -123,6 +124,7 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key(name), every);
     std::vector<bool> is_recurrent;
     for (const int64_t layer : layers) is_recurrent.push_back(layer != 0);
+    is_recurrent.insert(is_recurrent.end(), static_cast<size_t>(draft_count()), false);
     out_.flags(key("attention.recurrent_layers"), is_recurrent);
   }
   void rope_sections(std::string_view name) override {
@@ -137,7 +139,9 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("ssm.inner_size"), r.H * r.V);
     out_.u32(key("ssm.time_step_rank"), r.H);
   }
-  void further_layers(std::string_view) override {}
+  void draft_blocks(std::string_view name) override {
+    if (draft_count() > 0) out_.u32(key(name), draft_count());
+  }
   void rotates_if(std::string_view name) override {
     out_.flag(key(name), m_->rope_layers.empty() || std::ranges::find(m_->rope_layers, 1) != m_->rope_layers.end());
   }
@@ -192,6 +196,8 @@ class GgufKeyWriter final : public GgufKeys {
   static constexpr uint32_t kSoftmax = 1, kSigmoid = 2;  // of expert_gating_func
 
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  // Draft blocks, which block_count counts.
+  int64_t draft_count() const { return m_ != nullptr && architecture_.has_draft_blocks ? m_->MTP : 0; }
   int64_t largest_window() const { return m_->windows.empty() ? 0 : *std::ranges::max_element(m_->windows); }
   double scale_of_scores() const {
     return m_->attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m_->D)) : m_->attention_scale;

@@ -215,8 +215,10 @@ class KeyWriter final : public HuggingfaceKeys {
     for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) types.push_back(m_->has_experts(i) ? "sparse" : "dense");
     put(key) = std::move(types);
   }
-  void further_layers(std::string_view key) override { put(key) = 0; }
-  void skips(std::string_view) override {}
+  void draft_blocks(const DraftBlockKeys& keys) override {
+    put(keys.key) = m_->MTP;
+    if (!keys.tables_key.empty()) put(keys.tables_key) = m_->draft_tables;
+  }
   void states(std::string_view key, double value) override { put(key) = value; }
   void states_size(std::string_view key, int64_t value) override { put(key) = value; }
   void wants(std::string_view key, std::string_view value, std::string_view) override { put(key) = Json::parse(value); }

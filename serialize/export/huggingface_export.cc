@@ -82,7 +82,8 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
   TSR_ASSIGN_OR_RETURN(Json config, write_huggingface_config(exported, factors));
 
-  ForeignLayout layout{.names = exported.family->huggingface,
+  const ForeignNames names = with_draft_layer(exported.family->huggingface, exported.config);
+  ForeignLayout layout{.names = names,
                        .format = "Hugging Face",
                        .left_out = {"rope_factors", std::string(kZeroBias)}};
   if (exported.decoder)

@@ -229,12 +229,12 @@ class GgufReader final : public GgufKeys {
     if (architecture_.turned) config().flags["turned"] = true;
   }
   void rope_sections(std::string_view name) override { name_of(name); }
-  void further_layers(std::string_view name) override {
+  void draft_blocks(std::string_view name) override {
     const int64_t further = integer(name, 0), layers = our_size("L");
     if (further < 0 || further >= layers)
       return fail(StatusCode::kCorrupt, format("{}{} is {} of {}block_count {}", prefix_, name, further, prefix_, layers));
     config().sizes["L"] = layers - further;
-    found.skipped_layers = further;
+    found.draft_blocks = further;
   }
   void rotates_if(std::string_view name) override {
     if (!take(file_.flag(name_of(name), true), true))
@@ -288,7 +288,7 @@ class GgufReader final : public GgufKeys {
   void latent() override {
     is_latent_ = true;
     sizes();
-    further_layers("nextn_predict_layers");
+    draft_blocks("nextn_predict_layers");
     read_norm_and_base();
     // The norms of latent vectors have the epsilon of all others where the file does not say; 1e-6 is the family's own, which f32 rounds.
     const double epsilon = take(file_.real(std::string(kLatentNormEpsilonKey), our_real("norm_eps")), 1.0);

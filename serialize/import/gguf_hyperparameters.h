@@ -19,7 +19,7 @@ inline constexpr std::string_view kLatentNormEpsilonKey = "tessera.latent_norm_e
 struct GgufHyperparameters {
   ModelConfig config;  // V, `tied` and biases are determined by tensors
   std::optional<RopeScaling> scaling;
-  int64_t skipped_layers = 0;   // after the model's, in the file
+  int64_t draft_blocks = 0;     // after the model's layers, in the file
   bool may_have_biases = false;  // at q, k, v, o and in the feed-forward
   bool may_lack_values = false;  // tensors of v: values are the keys' projection there
   // For rotations with factor tensors: length beyond which the second row applies.

@@ -112,11 +112,23 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
   return {};
 }
 
-// Layers that predict further tokens, after the model's.
-void skip_further_layers(const ForeignFile& foreign, int64_t layers, int64_t count, ForeignPlaces& places) {
-  for (int64_t layer = layers; layer < layers + count; ++layer) {
-    const std::string beginning = format("blk.{}.", layer);
-    for (auto at = foreign.tensors.lower_bound(beginning); at != foreign.tensors.end() && at->first.starts_with(beginning); ++at)
+// Reads the block after the model's layers that predicts further tokens; several are skipped, and layers without its tensors or
+// with latent attention.
+void read_draft_block(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
+  ModelConfig& config = model.config;
+  const int64_t L = config.sizes["L"];
+  const std::string beginning = format("blk.{}.nextn.", L);
+  const auto first = foreign.tensors.lower_bound(beginning);
+  const bool has_block = first != foreign.tensors.end() && first->first.starts_with(beginning);
+  if (model.draft_blocks == 1 && has_block && !config.sizes.contains("KA")) {
+    config.sizes["MTP"] = 1;
+    for (const char* const table : {"draft.token_embedding", "draft.output"})
+      if (foreign.tensors.contains(places.names.find(table)->tensor)) config.flags["draft_tables"] = true;
+    return;
+  }
+  for (int64_t layer = L; layer < L + model.draft_blocks; ++layer) {
+    const std::string skipped = format("blk.{}.", layer);
+    for (auto at = foreign.tensors.lower_bound(skipped); at != foreign.tensors.end() && at->first.starts_with(skipped); ++at)
       places.used.insert(at->first);
   }
 }
@@ -265,10 +277,11 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
   // Newer files have both products of gates in one tensor.
   const bool is_joined = foreign.tensors.contains("blk.0.ffn_gate_up_exps.weight");
-  const ForeignNames names = is_joined ? family->gguf.preceded_by(kJoinedExpertNames) : family->gguf;
+  const ForeignNames own_names = with_draft_layer(family->gguf, config);
+  const ForeignNames names = is_joined ? own_names.preceded_by(kJoinedExpertNames) : own_names;
   ForeignPlaces places{.names = names, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
   if (const auto heads = config.sizes.find("GS"); heads != config.sizes.end()) places.key_heads = heads->second;
-  skip_further_layers(foreign, config.sizes["L"], hyperparameters.skipped_layers, places);
+  read_draft_block(foreign, hyperparameters, places);
   TSR_RETURN_IF_ERROR(read_head(foreign, file, name, model, config, places));
   TSR_RETURN_IF_ERROR(read_variant(foreign, hyperparameters, places));
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
@@ -280,7 +293,7 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   model.origin = origin_of(file, foreign.tensors);
   for (std::string& name : shared_key_tensors(foreign, config))
     model.origin.used.emplace_back(std::move(name), "left out: the layer reads keys and values of an earlier one");
-  for (int64_t i = 0; i < hyperparameters.skipped_layers; ++i)
+  for (int64_t i = 0; i < hyperparameters.draft_blocks && !config.sizes.contains("MTP"); ++i)
     model.origin.used.emplace_back(format("blk.{}.*", config.sizes["L"] + i), "left out: the layer predicts further tokens");
   model.source = file.source();
   return opened;

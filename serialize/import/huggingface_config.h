@@ -26,6 +26,7 @@ struct HuggingfaceConfig {
   std::optional<int64_t> padding;  // pad_token_id, for decoder classifiers
   std::optional<FolderQuantization> quantization;
   std::vector<std::string> ignored;  // name prefixes of ignored tensors
+  std::string draft_beginning;       // name prefix of the draft block's tensors; empty: none is known
   // Keys with their values, read and unread, for the user.
   // Keys unknown to the class change no result there either.
   std::vector<std::pair<std::string, std::string>> used, unused;

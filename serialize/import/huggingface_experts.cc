@@ -74,10 +74,19 @@ void HuggingfaceReader::expert_layer_types(std::string_view key) {
   if (std::ranges::find(layers, 0) != layers.end()) out.config.lists["expert_layers"] = std::move(layers);
 }
 
-void HuggingfaceReader::further_layers(std::string_view key) {
-  const int64_t further = fields.integer(key, 0, 0, 64);
-  for (int64_t i = 0; i < further && fields.status().ok(); ++i)
-    out.ignored.push_back(format("model.layers.{}.", L() + i));
+void HuggingfaceReader::draft_blocks(const DraftBlockKeys& keys) {
+  constexpr int64_t kMost = 64;
+  const int64_t count = fields.integer(keys.key, keys.otherwise, 0, kMost);
+  if (!keys.tables_key.empty()) (void)fields.flag(keys.tables_key, false);  // their tensors say so
+  if (!fields.status().ok()) return;
+  const auto beginning = [&](int64_t i) {
+    return keys.beginning.empty() ? format("model.layers.{}.", L() + i) : std::string(keys.beginning);
+  };
+  if (count == 1) {
+    out.draft_beginning = beginning(0);
+    return;
+  }
+  for (int64_t i = 0; i < (keys.beginning.empty() ? count : 1); ++i) out.ignored.push_back(beginning(i));
 }
 
 }  // namespace tessera

@@ -112,15 +112,35 @@ constexpr NameRule kTransposedExpertNames[] = {
     {"block.#.experts.up", "model.layers.#.mlp.experts.gate_up_proj", ValueChange::kTransposed},
     {"block.#.experts.down", "model.layers.#.mlp.experts.down_proj", ValueChange::kTransposed},
 };
+// The draft block's may be in the other form.
+constexpr NameRule kStackedDraftNames[] = {
+    {"draft.experts.gate", "mtp.layers.0.mlp.experts.gate_up_proj"},
+    {"draft.experts.up", "mtp.layers.0.mlp.experts.gate_up_proj"},
+    {"draft.experts.down", "mtp.layers.0.mlp.experts.down_proj"},
+};
+constexpr NameRule kSeparateDraftNames[] = {
+    {"draft.experts.gate", "mtp.layers.0.mlp.experts.@.gate_proj.weight"},
+    {"draft.experts.up", "mtp.layers.0.mlp.experts.@.up_proj.weight"},
+    {"draft.experts.down", "mtp.layers.0.mlp.experts.@.down_proj.weight"},
+};
+
 // The family's names, with those of stacked experts, if the file has them. `channels`: the rows of a transposed stack.
-ForeignNames with_stacked_experts(const ForeignNames& names, const ForeignTensors& tensors, int64_t channels) {
+ForeignNames names_of_experts(const ForeignNames& names, const ForeignTensors& tensors, int64_t channels) {
   const std::optional<ForeignName> gate = names.find("block.0.experts.gate");
-  const auto is_stack = [](const auto& each) { return each.first.ends_with(".mlp.experts.gate_up_proj"); };
+  if (!gate || gate->tensor.find('@') == std::string::npos) return names;
+  const auto is_stack = [](const auto& each) {
+    return each.first.starts_with("model.") && each.first.ends_with(".mlp.experts.gate_up_proj");
+  };
   const auto stack = std::ranges::find_if(tensors, is_stack);
-  if (!gate || gate->tensor.find('@') == std::string::npos || stack == tensors.end()) return names;
-  const Shape& shape = stack->second.shape;
-  const bool is_transposed = shape.rank() == 3 && shape[1] == channels && shape[2] != channels;
-  return is_transposed ? names.preceded_by(kTransposedExpertNames) : names.preceded_by(kStackedExpertNames);
+  const bool are_stacked = stack != tensors.end(), are_drafts_stacked = tensors.contains(kStackedDraftNames[0].theirs);
+  ForeignNames found = names;
+  if (are_stacked) {
+    const Shape& shape = stack->second.shape;
+    const bool is_transposed = shape.rank() == 3 && shape[1] == channels && shape[2] != channels;
+    found = is_transposed ? names.preceded_by(kTransposedExpertNames) : names.preceded_by(kStackedExpertNames);
+  }
+  if (are_stacked == are_drafts_stacked) return found;
+  return found.preceded_by(are_drafts_stacked ? std::span(kStackedDraftNames) : std::span(kSeparateDraftNames));
 }
 
 // Buffers, and tensors that the class leaves out: parts that read images, blocks that predict further tokens.
@@ -194,7 +214,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   if (is_huggingface_encoder(config.model_type))
     rename_encoder_tensors(file.tensors, config.model_type);
   else
-    rename_decoder_tensors(file.tensors, config.model_type);
+    rename_decoder_tensors(file.tensors, config);
 
   OpenedModel opened;
   Model& model = opened.model;
@@ -202,17 +222,18 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_CHECK(family != nullptr, "a configuration is of a family");
   const bool is_mxfp4 =
       config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
-  const ForeignNames names = is_mxfp4 ? family->huggingface.preceded_by(kMxfp4ExpertNames)
-                                      : with_stacked_experts(family->huggingface, file.tensors, config.config.sizes["C"]);
+  const ForeignNames own_names = with_draft_layer(family->huggingface, config.config);
+  const ForeignNames names = is_mxfp4 ? own_names.preceded_by(kMxfp4ExpertNames) : names_of_experts(own_names, file.tensors, config.config.sizes["C"]);
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   skip_shared_keys(config, file, places);
-  skip_ignored(config, file, places);
   if (family->encoder != nullptr) {
     TSR_RETURN_IF_ERROR(place_encoder_tensors(file, config, places));
   } else {
     TSR_RETURN_IF_ERROR(choose_head(file, names, config, places));
+    read_draft_block(file, names, config);
   }
+  skip_ignored(config, file, places);
   if (const auto heads = config.config.sizes.find("GS"); heads != config.config.sizes.end()) places.key_heads = heads->second;
   if (config.scaling) {
     places.computed.emplace("rope_factors", source_in_memory("rope_factors", config.scaling->values()));

@@ -68,8 +68,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void shared_experts(std::string_view key, int64_t otherwise) override;
   void dense_first(std::string_view key, int64_t otherwise) override;
   void expert_layer_types(std::string_view key) override;
-  void further_layers(std::string_view key) override;
-  void skips(std::string_view beginning) override { out.ignored.emplace_back(beginning); }
+  void draft_blocks(const DraftBlockKeys& keys) override;
   void states(std::string_view, double) override {}
   void states_size(std::string_view, int64_t) override {}
   void wants(std::string_view key, std::string_view value, std::string_view meaning) override;

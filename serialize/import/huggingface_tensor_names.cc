@@ -21,12 +21,13 @@ constexpr Layout kLlamaLayout = {"layers.0.", "norm.weight", "model."}, kGpt2Lay
 constexpr std::string_view kHeads[] = {"lm_head.", "score."};
 
 // The prefix P with tensors P + norm and P + block; nullopt for none or several.
-std::optional<std::string> find_prefix(const ForeignTensors& tensors, const Layout& layout) {
+std::optional<std::string> find_prefix(const ForeignTensors& tensors, const Layout& layout, const HuggingfaceConfig& config) {
   std::optional<std::string> found;
   for (const auto& [name, tensor] : tensors) {
     if (!name.ends_with(layout.norm)) continue;
     const std::string prefix = name.substr(0, name.size() - layout.norm.size());
-    if (!prefix.empty() && !prefix.ends_with('.')) continue;
+    const bool is_ignored = prefix == config.draft_beginning || std::ranges::find(config.ignored, prefix) != config.ignored.end();
+    if (!prefix.empty() && (!prefix.ends_with('.') || is_ignored)) continue;
     const auto block = tensors.lower_bound(prefix + std::string(layout.block));
     if (block == tensors.end() || !block->first.starts_with(prefix + std::string(layout.block))) continue;
     if (found) return std::nullopt;
@@ -54,13 +55,28 @@ void note_key(HuggingfaceConfig& config, std::string_view key, std::string text)
 
 }  // namespace
 
-void rename_decoder_tensors(ForeignTensors& tensors, std::string_view model_type) {
-  const Layout& layout = model_type == "gpt2" ? kGpt2Layout : kLlamaLayout;
-  const std::optional<std::string> prefix = find_prefix(tensors, layout);
+void rename_decoder_tensors(ForeignTensors& tensors, const HuggingfaceConfig& config) {
+  const Layout& layout = config.model_type == "gpt2" ? kGpt2Layout : kLlamaLayout;
+  const std::optional<std::string> prefix = find_prefix(tensors, layout, config);
   if (!prefix) return;
   ForeignTensors ours;
   for (auto& [name, tensor] : tensors) ours.emplace(renamed(name, *prefix, layout), std::move(tensor));
   tensors = std::move(ours);
+}
+
+void read_draft_block(const ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config) {
+  if (config.draft_beginning.empty()) return;
+  const auto first = file.tensors.lower_bound(config.draft_beginning);
+  if (first == file.tensors.end() || !first->first.starts_with(config.draft_beginning)) return;
+  ModelConfig& model = config.config;
+  const auto head = model.flags.find("head");
+  if (model.sizes.contains("classes") || (head != model.flags.end() && !head->second)) {
+    config.ignored.push_back(config.draft_beginning);
+    return;
+  }
+  model.sizes["MTP"] = 1;
+  for (const char* const table : {"draft.token_embedding", "draft.output"})
+    if (const auto name = names.find(table); name && file.tensors.contains(name->tensor)) model.flags["draft_tables"] = true;
 }
 
 Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config,

@@ -11,12 +11,17 @@ namespace tessera {
 
 // Removes the prefix of the saving class ("layers.0", "model.layers.0",
 // "transformer.h.0", "language_model.model.layers.0") in favour of ...ForCausalLM's.
-void rename_decoder_tensors(ForeignTensors& tensors, std::string_view model_type);
+// A draft block has a norm and blocks, too.
+void rename_decoder_tensors(ForeignTensors& tensors, const HuggingfaceConfig& config);
 
 // Determines the output projection. Sets flag "tied" if the file has no separate one; as
 // in transformers one that differs from the embedding counts, and one without an embedding
 // serves as both. Without a projection, flag "head" = 0. `used`: tensors accounted for.
 Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config,
                    ForeignPlaces& places);
+
+// Sets size "MTP", and flag "draft_tables" where the block has tables of its own, if the file has the draft block's tensors. They
+// are ignored in models without a projection onto the vocabulary. After choose_head.
+void read_draft_block(const ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config);
 
 }  // namespace tessera

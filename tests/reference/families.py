@@ -375,10 +375,15 @@ class Check:
         self.note(f"{error:g}", error == 0)
 
     def stacked(self, folder):
-        """With experts stacked as hubs have them, and a block that predicts further tokens: the same logits."""
+        """With experts stacked as hubs have them, and several blocks that predict further tokens, which are left out: the same logits."""
         experts = re.compile(r"(model\.layers\.\d+\.mlp\.experts\.)(\d+)\.(gate|up|down)_proj\.weight")
         found = {}
         tensors = {"mtp.fc.weight": torch.zeros(4, 4)}
+        with open(os.path.join(folder, "config.json"), "r+") as file:
+            config = {**json.load(file), "mtp_num_hidden_layers": 2}
+            file.seek(0)
+            json.dump(config, file)
+            file.truncate()
         for name, value in load_file(os.path.join(folder, "model.safetensors")).items():
             match = experts.fullmatch(name)
             if match:

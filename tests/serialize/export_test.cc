@@ -14,6 +14,7 @@
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 #include "serialize/quantization.h"
+#include "tests/serialize/exported_model.h"
 #include "tests/serialize/test_data.h"
 #include "text/json.h"
 
@@ -52,7 +53,10 @@ const std::vector<std::string> kModels = {
     "lfm2:L=3,C=12,H=3,KV=1,F=10,V=11,T=16,recurrent=1|0|1,tied,rope_half",
     "lfm2moe:L=3,C=12,H=3,KV=1,F=10,FD=14,E=4,K=2,V=11,T=16,recurrent=1|0|1,expert_layers=0|1|1,tied,rope_half",
     "qwen3_5:L=4,C=12,H=3,KV=1,D=8,R=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,tied,rope_half",
+    "qwen3_5:L=4,C=12,H=3,KV=1,D=8,R=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,tied,rope_half,MTP=1",
     "qwen3_5moe:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=6,GS=2,VS=3,KS=3,V=11,T=16,attention_every=2,rope_half",
+    "qwen3_5moe:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=6,GS=2,VS=3,KS=3,V=11,T=16,attention_every=2,rope_half,MTP=1,draft_tables",
+    "qwen3next:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half,MTP=1",
     "qwen3next:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half",
     "qwen3next:L=3,C=12,H=3,KV=1,D=4,F=10,FD=14,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half,expert_layers=0|1|0",
     "granitehybrid:L=3,C=12,H=3,KV=1,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,recurrent=1|0|1,rope_layers=0|0|0,conv_bias,rope_half,"
@@ -77,82 +81,6 @@ const std::vector<std::string> kModels = {
     "gpt2:L=1,C=12,H=3,F=20,V=11,T=16,tied=0",
 };
 
-bool is_norm(std::string_view name) { return name.find("norm") != name.npos && !name.ends_with(".bias"); }
-
-// Values of few bits, so that one more or less is exact; norms are near 1, factors of rotations above 0.
-OpenedModel model_of(const std::string& shorthand) {
-  const auto config = parse_shorthand(shorthand);
-  REQUIRE(config.ok());
-  auto graph = build_model(*config);
-  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
-  OpenedModel opened;
-  opened.model.graph = std::move(*graph);
-  opened.model.metadata = {
-      {"architecture", config->family}, {"description", to_text(*config)}, {"name", "small"}};
-  uint32_t state = 1;
-  for (const TensorId id : opened.model.graph.tensors_of_kind(TensorKind::kParameter)) {
-    const Tensor& tensor = opened.model.graph.tensor(id);
-    std::vector<float> values(static_cast<size_t>(tensor.type.shape.elements()));
-    for (float& value : values) {
-      state = state * 1664525u + 1013904223u;
-      value = (static_cast<float>(state >> 24) - 128) / 128;
-      if (is_norm(tensor.name)) value = 1 + value / 4;
-      if (tensor.name == "rope_factors") value = 1.5f + value;
-      if (tensor.name.ends_with(".log_rate")) value = 0;  // whose exponential is exact
-    }
-    opened.parameters.push_back(
-        source_in_memory(tensor.name, HostTensor::copy_of<float>(tensor.type, values)));
-  }
-  return opened;
-}
-
-void write(const ExportContents& contents, const std::string& path) {
-  if (contents.is_folder) std::filesystem::create_directory(path);
-  for (const TensorFile& file : contents.files) {
-    auto writer = TensorFileWriter::create(file, contents.is_folder ? path + "/" + file.name : path);
-    REQUIRE(writer.ok());
-    while (!writer->is_done()) {
-      const Status status = writer->write_slice();
-      REQUIRE_MESSAGE(status.ok(), status.to_string());
-    }
-    CHECK(writer->position() == file.bytes);
-    REQUIRE(writer->commit().ok());
-  }
-  for (const auto& [name, text] : contents.texts) write_text_file(path + "/" + name, text);
-}
-
-void write_folder(OpenedModel opened, const std::string& path,
-                  const HuggingfaceExportSettings& settings = {}) {
-  const auto contents = huggingface_contents(opened, settings);
-  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
-  write(*contents, path);
-}
-
-void write_gguf(OpenedModel opened, const std::string& path, const GgufExportSettings& settings = {}) {
-  const auto contents = gguf_contents(opened, settings);
-  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
-  write(*contents, path);
-}
-
-OpenedModel opened(const std::string& path) {
-  auto source = open_model_file(path);
-  REQUIRE_MESSAGE(source.ok(), source.status().to_string());
-  auto model = open_model(std::move(*source));
-  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
-  return std::move(*model);
-}
-
-std::map<std::string, std::vector<float>> values_of(const OpenedModel& model) {
-  std::map<std::string, std::vector<float>> all;
-  for (const TensorSource& parameter : model.parameters) {
-    const auto value = read_whole(parameter);
-    REQUIRE(value.ok());
-    CHECK(value->type.dtype == DType::kF32);
-    all[parameter.name].assign(value->as<float>().begin(), value->as<float>().end());
-  }
-  return all;
-}
-
 // Contents by name.
 std::map<std::string, std::string> files_of(const std::string& folder) {
   std::map<std::string, std::string> files;
@@ -170,12 +98,6 @@ Status huggingface_status(OpenedModel model, const HuggingfaceExportSettings& se
   return huggingface_contents(model, settings).status();
 }
 Status gguf_status(OpenedModel model) { return gguf_contents(model, {}).status(); }
-
-void check_says(const Status& status, StatusCode code, std::string_view words) {
-  CAPTURE(status.to_string());
-  CHECK(status.code() == code);
-  CHECK(status.message().find(words) != std::string_view::npos);
-}
 
 }  // namespace
 

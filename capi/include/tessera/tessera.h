@@ -916,7 +916,8 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
 /* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype",
  *  "shape"}], "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
- *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf" | "huggingface", "stored":
+ *  frequent first, "frozen_parameters": count of elements, "draft_parameters": those of "parameters" that only a block
+ *  for speculation mtp reads, "file": null | {"format": "tsr" | "gguf" | "huggingface", "stored":
  *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}, "files": count, parts of a
  *  split model, "read": names of the files with its weights, "unread": names of files next to them that hold another copy
  *  of the weights (an index next to a whole model.safetensors)}, "adapters": null | {"rank", "alpha", "on" and so on: options of tsr_model_add_adapters, "bytes",
@@ -943,7 +944,7 @@ TSR_API tsr_status* tsr_model_parameter_name(const tsr_model* model, size_t numb
 TSR_API tsr_status* tsr_model_read(const tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_tensor* value);
 
-/* A copy. Codes: none. */
+/* A copy, without a block that predicts further tokens. Codes: none. */
 TSR_API tsr_status* tsr_model_graph(const tsr_model* model, tsr_graph** out_graph);
 /* TSR_NOT_FOUND: it has none. Codes: TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_tokenizer(const tsr_model* model, tsr_tokenizer** out_tokenizer);
@@ -1280,7 +1281,7 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
  *   "weight_bytes"              weights of one replica; "arranged_weight_bytes": those copied into a kernel's own layout
  *   "window", "window_cache_tokens", "window_bytes_per_token"   of models with windows shorter than the context
  *   "devices"                   [{"name", "arena_bytes": {"predicted"} (as tsr_engine_report), "draft_bytes" (of a draft
- *                               model), "limit_bytes", "fits"}], of all replicas
+ *                               model or block), "limit_bytes", "fits"}], of all replicas
  * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
 /* The predicted trace of one run (of the training step), in the form of tsr_trainer_take_trace: the same events at
@@ -2210,15 +2211,17 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   state_snapshots i64   for models with recurrent layers: copies of their state, at which cached prefixes end; each takes as
  *                         much memory as a sequence's state. Default: as many as sequences, at least 4
  *   step_tokens     i64   maximum tokens of a replica's step; longer prompts take several (default 256)
- *   speculation     str   off (default) | ngram | draft: draft tokens are verified in the step of the next token,
+ *   speculation     str   off (default) | ngram | draft | mtp: draft tokens are verified in the step of the next token,
  *                         as long as that pays. ngram: drafts are the continuation of an earlier occurrence in the text;
- *                         draft: drafts of a smaller model. The generated tokens stay the same, sampled or not;
+ *                         draft: drafts of a smaller model; mtp: of the model's own multi-token-prediction block, with keys
+ *                         and values of one layer for `sequences` times `context` tokens, which count for memory_limit
+ *                         (TSR_INVALID_ARGUMENT: the model has none). The generated tokens stay the same, sampled or not;
  *                         "speculated" and "accepted" of the report count them
  *   draft_model     str   with speculation=draft: path of that model, any that tsr_model_load takes. It has the same
  *                         vocabulary (TSR_INVALID_ARGUMENT), the engine's devices, precision and weights, a plan of its own,
  *                         and keys and values for `sequences` times `context` tokens, which count for memory_limit. Texts
  *                         longer than its own context continue without drafts
- *   draft_tokens    i64   draft tokens of a text in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
+ *   draft_tokens    i64   draft tokens of a text in a step at most, 1 to 15 (default 4 for draft and mtp, 7 for ngram)
  *   embeddings      i64   1: requests may have the option embed (default 0). The last block is then computed of every token
  *                         of a step, also of prompts whose texts go on
  *   scored_tokens   i64   tokens of prompts in a step, at most, with log probabilities (default 64); their
@@ -2254,7 +2257,7 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, const tsr_model* model,
  * Options: context, sequences, cache_tokens, cache_type, prefix_cache, step_tokens, speculation off and ngram,
  * embeddings, scored_tokens, those of requests, and memory_limit, which counts the trainer's arena too (default: the
  * trainer's own). Options that the trainer has set (devices, parallel, precision, weights, ...) are TSR_INVALID_ARGUMENT.
- * TSR_UNSUPPORTED: draft models and adapters of requests, tsr_engine_save_sequence and _restore_sequence, trainers of
+ * TSR_UNSUPPORTED: draft models, speculation mtp, adapters of requests, tsr_engine_save_sequence and _restore_sequence, trainers of
  * precision fp8, and parameters that are offloaded. TSR_OUT_OF_MEMORY where the trainer leaves no room.
  * Where the trainer's values are lost (see tsr_trainer_step), requests end with TSR_FINISH_FAILED.
  * The trainer's handle may be freed first; the engine keeps what it needs of it. Threads: as for tsr_engine_new; the
@@ -2439,11 +2442,11 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
 
 /* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
  * "preemptions", "speculated", "accepted": drafts verified, and drafts accepted, "draft_seconds": of "seconds", those of
- * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens",
+ * the draft model or block, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens",
  * "free_window_cache_tokens": 0 where one pool has all layers, "window": the largest that is shorter than the context, or 0,
  * "context", "sequences", "batch_invariant", "recommended":
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
- * "draft_devices": [the same of the draft model, where there is one]}. Numbers are sums over the replicas, seconds too, which
+ * "draft_devices": [the same of the draft model or block, where there is one]}. Numbers are sums over the replicas, seconds too, which
  * they spend at the same time; "plan" is that of each, with the devices of all.
  * "devices" is as of the last time without requests.
  * Codes: none. */

@@ -49,11 +49,13 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<WeightOwner> trai
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "engine"));
   TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, weights->model().get()));
-  if (!settings.draft_model.empty() || settings.serving.adapters > 0)
-    return Status(
-        StatusCode::kUnsupported,
-        format("engine: option '{}' of an engine on a trainer's weights: wanted an engine on a model",
-               settings.serving.adapters > 0 ? "adapters" : "draft_model"));
+  const std::string_view refused = settings.serving.adapters > 0        ? "'adapters'"
+                                   : !settings.draft_model.empty()      ? "'draft_model'"
+                                   : settings.serving.drafts_by_block ? "'speculation' mtp"
+                                                                        : "";
+  if (!refused.empty())
+    return Status(StatusCode::kUnsupported,
+                  format("engine: option {} of an engine on a trainer's weights: wanted an engine on a model", refused));
   std::shared_ptr<SharedModel> model = weights->model();
   TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(weights), settings.serving));
   TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));

@@ -2,6 +2,10 @@
 // ("speculative decoding", Leviathan et al., 2022), all texts in the same steps. Each row has
 // pages for a whole context and remembers its tokens; only tokens after the common prefix are
 // computed. Rewound, preempted and ended texts need no notification. One thread at a time.
+//
+// A draft block (MTP) is one, too, of the model itself: it reads with each token the hidden state of the token before it, which it
+// is told after each step. Its drafts after the first read its own hidden states. Of a text it sees the tokens that were computed
+// since the text's row began: not those of a cached prefix.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/program/program_runner.h"
@@ -40,8 +45,20 @@ class DraftModel {
   // Creates the draft model on other devices, with the same plan.
   Result<std::unique_ptr<DraftModel>> replicate(std::shared_ptr<DeviceSet> devices) const;
 
+  // Observation: hidden states of a text's tokens from `first` on, and its tokens so far.
+  struct Observation {
+    int32_t row;
+    int64_t number;  // of the text
+    std::span<const int32_t> tokens;
+    int64_t first;
+    std::span<const float> hidden;
+  };
+  // Takes note of a step, for a draft block; computes what has gathered. Returns the seconds of that.
+  Result<double> observe(std::span<const Observation> seen);
+
   struct Text {
     int32_t row;  // fixed until the text ends, then reused
+    int64_t number;
     std::span<const int32_t> tokens;
     size_t wanted;
   };
@@ -69,13 +86,41 @@ class DraftModel {
   static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<const LoadedProgram> program,
                                                     std::shared_ptr<SharedModel> draft,
                                                     const ServingSettings& settings, Rows rows);
-  // Part: new tokens of a row.
+  // Part: new tokens of a row, for a draft block with the hidden states of those before them.
   struct Part {
     int32_t row;
     std::span<const int32_t> tokens;
+    std::span<const float> hidden;
   };
+  // Row: a text's tokens whose keys and values are in the row's pages.
+  struct Row {
+    std::vector<int32_t> held;
+    // For a draft block, which reads the token `first` + 1 + i with the hidden state of the one before it, at position i:
+    int64_t number = -1;         // of the text; -1: none
+    int64_t first = 0;           // the first token whose hidden state it was told
+    int64_t hidden_begin = 0;    // hidden states from this position on, of which the last one held is the first
+    std::vector<float> hidden;
+  };
+  // Unseen: tokens of a text that are not held, its last at least.
+  struct Unseen {
+    size_t text, wanted, count;
+    std::span<const int32_t> tokens;
+  };
+  std::optional<Unseen> find_unseen(const Text& text, size_t index);
+  Status draft_on(std::span<const Text> texts, std::vector<Unseen> active, std::vector<Part> parts,
+                  std::vector<int32_t> likeliest, Proposal& proposal);
   // Returns the likeliest token after each part.
   Result<std::vector<int32_t>> run(std::span<const Part> parts);
+  bool is_block() const { return hidden_width_ > 0; }
+  // Positions with a hidden state, from the text's first.
+  int64_t observed(const Row& row) const {
+    return row.hidden_begin + std::ssize(row.hidden) / static_cast<int64_t>(hidden_width_);
+  }
+  void note(const Observation& seen);
+  // The tokens of a text that are read, from the row's first position; none where the row is another text's.
+  std::span<const int32_t> read_tokens(const Row& row, const Text& text) const;
+  Part part_of(int32_t row, std::span<const int32_t> tokens) const;
+  void drop_hidden(Row& row) const;  // of positions held, except the last
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
@@ -83,11 +128,16 @@ class DraftModel {
   std::unique_ptr<ProgramRunner> running_;
   Rows rows_;
   std::vector<int32_t> table_;              // [rows, pages of a context]
-  std::vector<std::vector<int32_t>> held_;  // by row: tokens whose keys and values are in its pages
+  std::vector<Row> texts_;                  // by row
+  size_t hidden_width_ = 0;                 // of a draft block; 0: a model
+  std::vector<float> hidden_, last_hidden_;  // of the last run's tokens; the last of each part
   StepTimes step_times_;
   double run_seconds_ = 0;  // of the last run
   std::vector<float> logits_;
 };
+
+// "the draft model" or "the draft block", for messages.
+std::string_view name_of_draft(const ServingSettings& settings);
 
 // kInvalidArgument unless both models have the same tokens, by their
 // tokenizers, else by number. Padding of the tables may differ.

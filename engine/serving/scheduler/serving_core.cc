@@ -261,7 +261,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
   }
   TSR_ASSIGN_OR_RETURN(step_seconds_, step.run(*running_, {table_, window_table_}, settings_.rows,
                                                text_model_.vocabulary, logits_));
-  if (!results.hidden.empty())
+  if (!results.hidden.empty() || settings_.drafts_by_block)
     TSR_RETURN_IF_ERROR(step.fetch_hidden(*running_, text_model_.hidden_width, hidden_));
   step_times_.note(entry.name, step_seconds_);
   ++counts_.steps;
@@ -322,6 +322,33 @@ void ServingCore::take_results(const StepResults& results, std::vector<ServingEv
     it.text->read_hidden(
         std::span(hidden_).subspan(static_cast<size_t>(it.at) * width, static_cast<size_t>(it.count) * width),
         it.count, events);
+}
+
+std::vector<ServingCore::ComputedPart> ServingCore::computed_parts(std::span<const StepPart> parts) const {
+  std::vector<ComputedPart> computed;
+  for (const StepPart& part : parts)
+    computed.push_back({&text_of(*part.sequence), part.first, part.count, !part.sequence->drafts.empty()});
+  return computed;
+}
+
+Status ServingCore::pass_hidden(std::span<const ComputedPart> parts) {
+  std::vector<DraftModel::Observation> seen;
+  std::span<const float> rows(hidden_);
+  const size_t width = text_model_.hidden_width;
+  for (const ComputedPart& part : parts) {
+    const Sequence& sequence = part.text->sequence;
+    const std::span<const float> own = rows.first(static_cast<size_t>(part.count) * width);
+    rows = rows.subspan(own.size());
+    if (part.text->has_ended() || !sequence.generates || !sequence.row) continue;
+    // States behind wrong drafts are of no text.
+    const int64_t right = part.has_drafts ? std::min(part.count, std::ssize(sequence.tokens) - 1 - part.first) : part.count;
+    seen.push_back({.row = *sequence.row,
+                    .number = sequence.number,
+                    .tokens = sequence.tokens,
+                    .first = part.first,
+                    .hidden = own.first(static_cast<size_t>(right) * width)});
+  }
+  return speculation_->observe(seen);
 }
 
 Status ServingCore::check_same_weights() const {
@@ -387,7 +414,10 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(run(parts, results));
   scheduler_.computed(parts);
   const int64_t right = counts_.accepted;
+  std::vector<ComputedPart> computed;
+  if (settings_.drafts_by_block) computed = computed_parts(parts);
   take_results(results, events);
+  if (!computed.empty()) TSR_RETURN_IF_ERROR(pass_hidden(computed));
   if (!decoding.empty()) speculation_->note_step(step_seconds_, std::ssize(parts), counts_.accepted - right);
   remove_ended();
   return true;

@@ -128,6 +128,12 @@ class ServingCore {
     ServedText* text;
     int64_t at, count;
   };
+  // ComputedPart: a text's part of a step, for the draft block.
+  struct ComputedPart {
+    ServedText* text;
+    int64_t first, count;
+    bool has_drafts;
+  };
   struct StepResults {
     std::vector<Wanted> logits;
     std::vector<WantedHidden> hidden;
@@ -140,6 +146,9 @@ class ServingCore {
   Status propose_drafts(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
   void take_results(const StepResults& results, std::vector<ServingEvent>& events);
+  // Passes the hidden states of a step to the draft block, after its results were taken.
+  std::vector<ComputedPart> computed_parts(std::span<const StepPart> parts) const;
+  Status pass_hidden(std::span<const ComputedPart> parts);
   ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }
   Status check_tokens(std::span<const int32_t> tokens) const;
   ServedText* find(int64_t request, int32_t index) const;

@@ -15,9 +15,10 @@ namespace {
 // The draft model's memory counts against the limit.
 Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>& runtime,
                                                  const std::shared_ptr<DeviceSet>& devices,
-                                                 const SharedModel& model, ServingSettings& settings) {
-  TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
-  TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, settings.draft, settings, model.logit_rows()));
+                                                 const std::shared_ptr<SharedModel>& model, ServingSettings& settings) {
+  if (settings.draft != nullptr) TSR_RETURN_IF_ERROR(check_draft_vocabulary(*model, *settings.draft));
+  const std::shared_ptr<SharedModel>& drafting = settings.drafts_by_block ? model : settings.draft;
+  TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, drafting, settings, model->logit_rows()));
   TSR_RETURN_IF_ERROR(take_draft_bytes(draft->arena_bytes(), settings.compute.memory_limit));
   return draft;
 }
@@ -34,9 +35,9 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
                        runtime->open_devices(settings.compute.devices, settings.compute.profile, share));
   const Graph forward = model->graph();
   std::unique_ptr<DraftModel> draft;
-  if (settings.draft != nullptr) {
-    auto made = create_draft(runtime, devices, *model, settings);
-    if (!made.ok()) return made.status().with_context("the draft model");
+  if (settings.draft != nullptr || settings.drafts_by_block) {
+    auto made = create_draft(runtime, devices, model, settings);
+    if (!made.ok()) return made.status().with_context(name_of_draft(settings));
     draft = std::move(*made);
   }
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_fitting(forward, settings, chosen, devices));
@@ -79,7 +80,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) c
   std::unique_ptr<DraftModel> draft;
   if (DraftModel* const own_draft = draft_model(); own_draft != nullptr) {
     auto made = own_draft->replicate(devices);
-    if (!made.ok()) return made.status().with_context("the draft model");
+    if (!made.ok()) return made.status().with_context(name_of_draft(settings_));
     draft = std::move(*made);
   }
   TSR_ASSIGN_OR_RETURN(auto program, replicate_program(own, std::move(devices)));
@@ -118,7 +119,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
   core->text_model_.repairs_text = core->settings_.repairs_text;
   core->text_model_.keeps_answers = core->settings_.keeps_answers;
   if (rope_switch(forward) < core->settings_.context) core->rope_switch_ = rope_switch(forward);
-  if (core->settings_.hidden) {
+  if (yields_hidden(core->settings_)) {
     const Graph& step = *core->running_->record().entries.front().graph;
     core->text_model_.hidden_width =
         static_cast<size_t>(step.type(*step.find_output("hidden")).shape.dims().back());

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <string_view>
+#include <utility>
+
+#include "graph/transform/draft_block.h"
 
 namespace tessera {
 
@@ -34,6 +37,11 @@ void ServingStep::add(const Token& token) {
   ++tokens_;
 }
 
+void ServingStep::add_hidden(std::span<const float> rows, size_t width) {
+  hidden_width_ = width;
+  hidden_.insert(hidden_.end(), rows.begin(), rows.end());
+}
+
 void ServingStep::want() { wanted_[chosen_++] = static_cast<int32_t>(tokens_) - 1; }
 
 Result<double> ServingStep::run(ProgramRunner& runner, const PageTables& tables, int64_t rows,
@@ -57,6 +65,13 @@ Result<double> ServingStep::run(ProgramRunner& runner, const PageTables& tables,
   }
   if (runner.has_input(entry_.name, "rope_row"))
     TSR_RETURN_IF_ERROR(feed("rope_row", std::span(&rope_row_, 1), Shape{1}));
+  if (hidden_width_ > 0) {
+    std::vector<float> hidden = hidden_;
+    hidden.resize(static_cast<size_t>(entry_.tokens) * hidden_width_);  // zeros for padding
+    const HostTensor given{{DType::kF32, {1, entry_.tokens, static_cast<int64_t>(hidden_width_)}},
+                           std::as_bytes(std::span(std::as_const(hidden))), nullptr};
+    TSR_RETURN_IF_ERROR(runner.feed(entry_.name, kDraftHidden, given));
+  }
   TSR_RETURN_IF_ERROR(feed("wanted", wanted_, Shape{entry_.wanted}));
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(runner.run(entry_.name));

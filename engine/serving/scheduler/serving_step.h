@@ -22,6 +22,8 @@ class ServingStep {
   // `entry` must outlive the step and have room for all tokens.
   explicit ServingStep(const ServingEntry& entry);
   void add(const Token& token);
+  // Of a draft block: the hidden states of the next tokens added, `width` each.
+  void add_hidden(std::span<const float> rows, size_t width);
   // Requests the logits of the last token added.
   void want();
   // Row of RoPE factors for all tokens, from 1 (make_serving).
@@ -42,6 +44,8 @@ class ServingStep {
  private:
   const ServingEntry& entry_;
   std::vector<int32_t> ids_, row_, position_, slot_, window_slot_, adapter_, wanted_;
+  std::vector<float> hidden_;  // empty: none
+  size_t hidden_width_ = 0;
   size_t tokens_ = 0, chosen_ = 0;  // tokens added, and those with logits
   int32_t rope_row_ = 1;
 };

@@ -51,7 +51,7 @@ Result<std::optional<Speculation::Drafted>> Speculation::draft(std::span<ServedT
   }
   std::vector<DraftModel::Text> asked;
   for (size_t i = 0; i < texts.size(); ++i)
-    asked.push_back({*texts[i]->sequence.row, texts[i]->sequence.tokens, counts[i]});
+    asked.push_back({*texts[i]->sequence.row, texts[i]->sequence.number, texts[i]->sequence.tokens, counts[i]});
   // A step has one token per text, or two if all drafts were accepted.
   const bool is_known =
       model_->step_seconds(std::ssize(texts)) || model_->step_seconds(2 * std::ssize(texts));
@@ -76,6 +76,12 @@ Status Speculation::propose_drafts(std::span<ServedText* const> texts, size_t mo
   for (const ServedText* const text : texts) tokens += 1 + std::ssize(text->sequence.drafts);
   // The first run of an entry is slow and is not counted.
   if (drafted && step_seconds(tokens)) drafted_step_ = {plain_s.value_or(0), *drafted};
+  return {};
+}
+
+Status Speculation::observe(std::span<const DraftModel::Observation> seen) {
+  TSR_ASSIGN_OR_RETURN(const double seconds, model_->observe(seen));
+  seconds_ += seconds;
   return {};
 }
 

@@ -26,6 +26,8 @@ class Speculation {
   using StepSeconds = std::function<std::optional<double>(int64_t)>;
   // Sets the drafts of decoding sequences: at most `most` each and `room` in all.
   Status propose_drafts(std::span<ServedText* const> texts, size_t most, size_t room, const StepSeconds& step_seconds);
+  // Passes hidden states of a step to the draft block.
+  Status observe(std::span<const DraftModel::Observation> seen);
   // Records the step: `certain` tokens without drafts, and `right` accepted drafts, in `seconds`.
   void note_step(double seconds, int64_t certain, int64_t right);
 

@@ -49,10 +49,11 @@ GrammarSource read_grammar(OptionReader& reader) {
 }
 
 void read_speculation(OptionReader& reader, EngineSettings& settings) {
-  const std::string source = reader.choice("speculation", "off", {"off", "ngram", "draft"});
+  const std::string source = reader.choice("speculation", "off", {"off", "ngram", "draft", "mtp"});
   settings.draft_model = reader.text("draft_model");
   settings.serving.speculates = source != "off";
-  settings.serving.max_drafts = reader.i64("draft_tokens", source == "draft" ? 4 : 7, 1, 15);
+  settings.serving.drafts_by_block = source == "mtp";
+  settings.serving.max_drafts = reader.i64("draft_tokens", source == "ngram" || source == "off" ? 7 : 4, 1, 15);
   const auto refuse = [&](std::string what) {
     reader.fail(Status(StatusCode::kInvalidArgument, std::move(what)));
   };
@@ -61,7 +62,7 @@ void read_speculation(OptionReader& reader, EngineSettings& settings) {
   if (source != "draft" && reader.has("draft_model"))
     refuse(format("engine: option 'draft_model' with 'speculation' {}; wanted draft", source));
   if (source == "off" && reader.has("draft_tokens"))
-    refuse("engine: option 'draft_tokens' with 'speculation' off; wanted draft or ngram");
+    refuse("engine: option 'draft_tokens' with 'speculation' off; wanted draft, mtp or ngram");
 }
 
 void read_pooling(OptionReader& reader, RequestSettings& settings) {

@@ -33,6 +33,7 @@ DecoderSizes deepseek2_sizes(ConfigReader& reader) {
   e.groups = reader.size("groups", 1);
   e.groups_used = reader.size("groups_used", e.groups);
   e.group_best = reader.size("group_best", e.sigmoid ? 2 : 1);
+  read_draft_block(reader, m);
   reader.check(!e.sigmoid || e.aux == 0, "aux is a loss of probabilities, wanted 0 with expert_sigmoid");
   return m;
 }
@@ -108,7 +109,7 @@ void sigmoid_router(HuggingfaceKeys& k, const RouterDefaults& defaults) {
   k.positive("routed_scaling_factor", "expert_scale", defaults.scale);
   k.size("n_group", "groups", defaults.groups);
   k.size("topk_group", "groups_used", defaults.groups_used);
-  k.further_layers("num_nextn_predict_layers");  // they predict further tokens
+  k.draft_blocks({.key = "num_nextn_predict_layers"});
 }
 
 void deepseek_v3_keys(HuggingfaceKeys& k) {

@@ -16,6 +16,7 @@ DecoderSizes qwen3_5_sizes(ConfigReader& reader) {
   read_states(reader, m);
   m.head_norm = true;
   m.output_gate = true;
+  read_draft_block(reader, m);
   return m;
 }
 
@@ -37,7 +38,7 @@ void recurrent_keys(HuggingfaceKeys& k) {
   k.size("linear_value_head_dim", "VS", 128);
   k.size("linear_num_key_heads", "GS", 16);
   k.size("linear_num_value_heads", "HS", 32);
-  k.skips("mtp.");
+  k.draft_blocks({.key = "mtp_num_hidden_layers", .otherwise = 1, .beginning = "mtp.", .tables_key = "mtp_use_dedicated_embeddings"});
 }
 
 constexpr HuggingfaceClass kQwen3_5Classes[] = {
@@ -71,7 +72,7 @@ constexpr HuggingfaceClass kQwen3nextClasses[] = {
 
 void qwen35_gguf(GgufKeys& k) {
   k.decoder();
-  k.further_layers("nextn_predict_layers");
+  k.draft_blocks("nextn_predict_layers");
   k.rotation();
   k.recurrent_by_interval("full_attention_interval", kAttentionEvery);
   k.states();
@@ -89,9 +90,9 @@ void qwen3next_gguf(GgufKeys& k) {
   qwen35_gguf(k);
   k.size("expert_shared_feed_forward_length", "FS", {});
 }
-constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_sections_gguf, .turned = true}};
-constexpr GgufArchitecture kQwen3_5moeArchitectures[] = {{.name = "qwen35moe", .keys = qwen35moe_gguf, .has_experts = true, .turned = true}};
-constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true, .dense_layers = true}};
+constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_sections_gguf, .turned = true, .has_draft_blocks = true}};
+constexpr GgufArchitecture kQwen3_5moeArchitectures[] = {{.name = "qwen35moe", .keys = qwen35moe_gguf, .has_experts = true, .turned = true, .has_draft_blocks = true}};
+constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true, .dense_layers = true, .has_draft_blocks = true}};
 
 constexpr NameRule kQwen3_5Huggingface[] = {
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
@@ -99,6 +100,12 @@ constexpr NameRule kQwen3_5Huggingface[] = {
     {"block.#.ffn_norm", "model.layers.#.post_attention_layernorm.weight", ValueChange::kPlusOne},
     {"block.#.q_norm", "model.layers.#.self_attn.q_norm.weight", ValueChange::kPlusOne},
     {"block.#.k_norm", "model.layers.#.self_attn.k_norm.weight", ValueChange::kPlusOne},
+    {"draft.projection", "mtp.fc.weight"},
+    {"draft.embedding_norm", "mtp.pre_fc_norm_embedding.weight", ValueChange::kPlusOne},
+    {"draft.hidden_norm", "mtp.pre_fc_norm_hidden.weight", ValueChange::kPlusOne},
+    {"draft.final_norm", "mtp.norm.weight", ValueChange::kPlusOne},
+    {"draft.token_embedding", "mtp.embed_tokens.weight"},
+    {"draft.output", "mtp.lm_head.weight"},
     {"block.#.scan_q", "model.layers.#.linear_attn.in_proj_qkv.weight"},
     {"block.#.scan_k", "model.layers.#.linear_attn.in_proj_qkv.weight"},
     {"block.#.scan_v", "model.layers.#.linear_attn.in_proj_qkv.weight"},
@@ -154,21 +161,21 @@ constexpr std::span<const NameRule> kSharedRouter = std::span(kExpertsGguf).firs
 const ModelFamily kQwen3_5Families[] = {
     {.name = "qwen3_5",
      .example = "qwen3_5:L=24,C=1024,H=8,KV=2,D=256,R=64,F=3584,HS=16,VS=128,V=248320,T=262144,tied,rope_half",
-     .huggingface = {kQwen3_5Huggingface, kDecoderHuggingfaceNames},
+     .huggingface = ForeignNames(kQwen3_5Huggingface, kDecoderHuggingfaceNames).with_draft_beginning("mtp.layers.0."),
      .gguf = {kQwen3_5Gguf, kDecoderGgufNames},
      .decoder = qwen3_5_sizes,
      .classes = kQwen3_5Classes,
      .architectures = kQwen3_5Architectures},
     {.name = "qwen3_5moe",
      .example = "qwen3_5moe:L=40,C=2048,H=16,KV=2,D=256,R=64,F=512,E=256,K=8,FS=512,HS=32,VS=128,GS=16,V=248320,T=262144,rope_half",
-     .huggingface = {kSharedExperts, kQwen3_5Huggingface, kDecoderHuggingfaceNames},
+     .huggingface = ForeignNames(kSharedExperts, kQwen3_5Huggingface, kDecoderHuggingfaceNames).with_draft_beginning("mtp.layers.0."),
      .gguf = {kSharedRouter, kQwen3_5Gguf, kDecoderGgufNames},
      .decoder = qwen3_5moe_sizes,
      .classes = kQwen3_5moeClasses,
      .architectures = kQwen3_5moeArchitectures},
     {.name = "qwen3next",
      .example = "qwen3next:L=48,C=2048,H=16,KV=2,D=256,R=64,F=512,E=512,K=10,FS=512,HS=32,VS=128,GS=16,V=151936,T=262144,rope_half",
-     .huggingface = {kExpertsHuggingface, kQwen3_5Huggingface, kDecoderHuggingfaceNames},
+     .huggingface = ForeignNames(kExpertsHuggingface, kQwen3_5Huggingface, kDecoderHuggingfaceNames).with_draft_beginning("mtp.layers.0."),
      .gguf = {kExpertsGguf, kQwen3_5Gguf, kDecoderGgufNames},
      .decoder = qwen3_5moe_sizes,
      .classes = kQwen3nextClasses,
