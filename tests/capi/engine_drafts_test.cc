@@ -280,6 +280,43 @@ TEST_CASE("engine: a draft model changes no text, with grammars, several texts a
   CHECK(!report(plain).contains("draft_devices"));
 }
 
+TEST_CASE("engine: a model's own draft block changes no text, is counted, and is part of the model") {
+  const Runtime rt = runtime();
+  const Model model =
+      bytes_model("qwen3_5:L=2,C=48,H=6,KV=6,F=48,HS=6,GS=6,VS=8,KS=4,V=256,T=256,attention_every=2,MTP=1", 4);
+  const Json info = Json::parse(text([&](tsr_text** out) { return tsr_model_info(model.get(), out); }));
+  CHECK(info["draft_parameters"].get<int64_t>() == 2 * 48 * 48 + 3 * 48 + (5 * 48 + 3 * 48) * 48 + 2 * 48 + 2 * 8);
+  CHECK(info["inputs"].size() == 2);
+  const auto ask = [](const Engine& it) {
+    for (int64_t i = 0; i < 6; ++i) {
+      int64_t request = -1;
+      ok(tsr_engine_submit(it.get(),
+                           options({{"max_tokens", int64_t{40}}, {"seed", i}, {"temperature", i % 2 == 0 ? 0.0 : 0.9}, {"n", 1 + i % 2}}).get(),
+                           "some words, some words", TSR_TEXT_END, &request));
+    }
+    return collect(it);
+  };
+  const auto wanted = ask(engine(rt, model, options({{"sequences", int64_t{4}}})));
+  const Scratch scratch;
+  const std::string path = (scratch.path / "model.tsr").string();
+  ok(tsr_model_save(model.get(), path.c_str(), nullptr));
+  tsr_model* made = nullptr;
+  ok(tsr_model_load(path.c_str(), &made));
+  const Model loaded(made);
+  for (const Model* const each : {&model, &loaded}) {
+    const Engine speculative = engine(rt, *each, options({{"sequences", int64_t{4}}, {"speculation", std::string("mtp")}}));
+    CHECK(ask(speculative) == wanted);
+    const Json figures = report(speculative);
+    CHECK(figures["speculated"].get<int64_t>() >= figures["accepted"].get<int64_t>());
+    CHECK(figures["speculated"].get<int64_t>() > 0);
+    CHECK(figures["draft_seconds"].get<double>() > 0);
+    CHECK(figures["draft_devices"].size() == 1);
+  }
+  const Error refused = refusal(rt, bytes_model(), {{"speculation", std::string("mtp")}});
+  CHECK(refused.code == TSR_INVALID_ARGUMENT);
+  for (const char* const word : {"'speculation' mtp", "MTP", "ngram"}) CHECK(refused.message.find(word) != std::string::npos);
+}
+
 TEST_CASE("engine: a draft model's memory is part of the limit") {
   const Runtime rt = runtime();
   const Model model = bytes_model();

@@ -52,6 +52,7 @@ TEST_CASE("the plan of serving has the bytes that the engine reports") {
   const char* const windows = "llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=512,windows=20|0";
   const char* const only_windows = "llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=512,windows=20|20";
   const char* const recurrent = "qwen3_5:L=4,C=64,H=4,KV=2,F=96,HS=8,GS=4,VS=12,KS=8,V=256,T=512,attention_every=2";
+  const std::string drafting = std::string(recurrent) + ",MTP=1", mtp = "mtp";
   const int64_t few = 64;
   const ServingCase cases[] = {
       {plain, {}},
@@ -66,7 +67,9 @@ TEST_CASE("the plan of serving has the bytes that the engine reports") {
       {only_windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"memory_limit", std::string("4MiB")}}},
       {recurrent, {{"sequences", int64_t{5}}, {"step_tokens", few}}},
       {recurrent, {{"sequences", int64_t{5}}, {"state_snapshots", int64_t{9}}, {"memory_limit", std::string("4MiB")}}},
-      {recurrent, {{"sequences", int64_t{3}}, {"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2")}}}};
+      {recurrent, {{"sequences", int64_t{3}}, {"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2")}}},
+      {drafting.c_str(), {{"sequences", int64_t{3}}, {"speculation", mtp}, {"step_tokens", few}}},
+      {drafting.c_str(), {{"sequences", int64_t{3}}, {"speculation", mtp}, {"memory_limit", std::string("6MiB")}}}};
   const Runtime rt = runtime();
   for (const ServingCase& c : cases) {
     CAPTURE(c.model);
@@ -112,6 +115,11 @@ TEST_CASE("a plan of serving counts the sequences that fit, and says what does n
       rt, model, {{"sequences", int64_t{3}}, {"speculation", std::string("draft")}, {"draft_model", path}});
   std::filesystem::remove(path);
   CHECK(number_of(drafted, "draft_bytes") > number_of(drafted, "weight_bytes"));
+  tsr_plan* made = nullptr;
+  const Error refused = take(tsr_plan_new(
+      rt.get(), model.get(), options({{"mode", std::string("serve")}, {"speculation", std::string("mtp")}}).get(), &made));
+  CHECK(refused.code == TSR_INVALID_ARGUMENT);
+  CHECK(refused.message.find("'speculation' mtp") != std::string::npos);
 }
 
 TEST_CASE("options of an engine are checked before its model is read") {
