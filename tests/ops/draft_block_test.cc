@@ -153,7 +153,9 @@ TEST_CASE("a draft block is served as it computes a whole sequence, and gives th
     values[std::string(kDraftHidden)] = hidden;
     const std::vector<double> wanted = logits_of(whole, values);
 
-    const ServingOptions options{.pages = 2, .page_size = 4, .rows = 1, .context = 8, .hidden = true};
+    ServingOptions options;
+    options.pages = 2, options.page_size = 4, options.rows = 1, options.context = 8;
+    options.hidden = true;
     const Graph step = in_f64(ok(make_serving(block, options)), {{"B", 1}, {"N", kTokens}, {"W", kTokens}});
     for (const TensorId id : step.tensors_of_kind(TensorKind::kState))
       values[step.tensor(id).name] = f64(step.type(id).shape, std::vector<double>(static_cast<size_t>(step.type(id).shape.elements())));
