@@ -39,10 +39,10 @@ void rename(Json& header, const std::string& from, const std::string& to) {
 TEST_CASE("a draft block is in folders, and in gguf files whose readers have a place for it") {
   const ScratchFolder scratch;
   const std::string latent =
-      "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,norm_eps=1e-6,E=4,K=2,FS=10,V=11,T=16,expert_sigmoid,rope_half,groups=2,"
+      "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,norm_eps=1e-6,E=4,K=2,FS=10,V=11,T=16,expert_sigmoid,groups=2,"
       "groups_used=1,MTP=1";
   for (const bool own_tables : {false, true}) {
-    const OpenedModel before = model_of(latent + (own_tables ? ",draft_tables" : ""));
+    const OpenedModel before = model_of(latent + ",rope_half" + (own_tables ? ",draft_tables" : ""));
     const std::string folder = scratch / format("{}", own_tables);
     write_folder(before, folder);
     CHECK(values_of(opened(folder)) == values_of(before));
