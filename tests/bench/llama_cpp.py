@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""llama_cpp.py BUILD [--model 134M|1.1B|qwen3.5-0.8B|...] [--types F32,F16,...] [--rounds 5] [--files FOLDER]: decode and prefill against
-llama.cpp.
+"""llama_cpp.py BUILD [--model 134M|1.1B|qwen3.5-0.8B|...] [--types F32,F16,...] [--rounds 5] [--prefill 512] [--decode 64] [--files FOLDER]:
+decode and prefill against llama.cpp.
 
 Random llamas (134M: 30 layers of width 576; 1.1B: 22 of 2048) in files that llama.cpp makes, or random models of today's families
 (random_models.py) in files that Tessera makes; both sides read the same file, run alternately in processes of their own, and use all cores.
-Prefill is 512 tokens; decode 64 tokens after 16. Medians, ratios, and what a token reads against the read bandwidth of that minute. Files stay
-in FOLDER, and are made where they are not there. Needs llama-cpp-python, built with its native flags, or xllamacpp where the machine has no
-more than AVX2 (llama_cpp_library.py), gguf and numpy (PyPI), and `ninja -C BUILD bench_ceilings`."""
+Decode follows 16 tokens. Medians, ratios, and what a token reads against the read bandwidth of that minute. Files stay in FOLDER, and are made
+where they are not there. Needs llama-cpp-python, built with its native flags, or xllamacpp where the machine has no more than AVX2
+(llama_cpp_library.py), gguf and numpy (PyPI), and `ninja -C BUILD bench_ceilings`."""
 import argparse
 import ctypes
 import json
@@ -23,26 +23,26 @@ from random_models import MODELS, quantized, random_model
 
 del sys.path[0]  # this file has the name of the module it imports
 
-PREFILL, PROMPT, DECODE = 512, 16, 64
+PROMPT = 16
 
 
-def run_llama(path):
+def run_llama(path, prefill_tokens, decode_tokens):
     """Seconds of a prefill, and of a token."""
-    llama = LlamaCpp(path, 1024, PREFILL, THREADS)
-    llama.step(ids(PREFILL, 17), 0)  # warm
+    llama = LlamaCpp(path, 1024, prefill_tokens, THREADS)
+    llama.step(ids(prefill_tokens, 17), 0)  # warm
     llama.clear()
     begin = time.perf_counter()
-    llama.step(ids(PREFILL), 0)
+    llama.step(ids(prefill_tokens), 0)
     prefill = time.perf_counter() - begin
     llama.clear()
     token = llama.step(ids(PROMPT), 0)
     begin = time.perf_counter()
-    for i in range(DECODE):
+    for i in range(decode_tokens):
         token = llama.step([token], PROMPT + i)
-    return prefill, (time.perf_counter() - begin) / DECODE, 0
+    return prefill, (time.perf_counter() - begin) / decode_tokens, 0
 
 
-def run_tessera(path, build):
+def run_tessera(path, prefill_tokens, decode_tokens, build):
     library = ctypes.CDLL(os.path.join(build, "capi", "libtessera.so"))
     library.tsr_status_message.restype = library.tsr_text_data.restype = ctypes.c_char_p
 
@@ -75,11 +75,11 @@ def run_tessera(path, build):
             call("tsr_generator_next", generator, ctypes.c_double(-1), ctypes.byref(piece))
         return json.loads(library.tsr_text_data(made("tsr_generator_report", generator)))
 
-    generate(ids(PREFILL, 17), 1)  # warm; with other tokens, as a prompt that the caches hold is not computed again
-    report = generate(ids(PREFILL), 1)
+    generate(ids(prefill_tokens, 17), 1)  # warm; with other tokens, as a prompt that the caches hold is not computed again
+    report = generate(ids(prefill_tokens), 1)
     assert report["reused_tokens"] == 0
     prefill = report["prefill_seconds"]
-    report = generate(ids(PROMPT), DECODE + 1)
+    report = generate(ids(PROMPT), decode_tokens + 1)
     reads = report["token_reads"]["parameter_bytes"]
     return prefill, report["decode_seconds"] / max(1, report["tokens"] - 1), reads
 
@@ -99,10 +99,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build"), parser.add_argument("--model", default="134M"), parser.add_argument("--types", default="F32,F16,BF16,Q8_0,Q4_0")
     parser.add_argument("--rounds", type=int, default=5), parser.add_argument("--side"), parser.add_argument("--file")
-    parser.add_argument("--files")
+    parser.add_argument("--files"), parser.add_argument("--prefill", type=int, default=512), parser.add_argument("--decode", type=int, default=64)
     args = parser.parse_args()
     if args.side:
-        return print(json.dumps(run_llama(args.file) if args.side == "llama" else run_tessera(args.file, args.build)))
+        lengths = args.file, args.prefill, args.decode
+        return print(json.dumps(run_llama(*lengths) if args.side == "llama" else run_tessera(*lengths, args.build)))
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     print(f"{cpu}, {THREADS} threads, {args.model}, {args.rounds} rounds")
     print("type | prefill tokens/s: ours, llama.cpp, ratio | decode tokens/s: ours, llama.cpp, ratio | GB/s read by decode, of GB/s, share | "
@@ -114,8 +115,8 @@ def main():
             for _ in range(args.rounds):
                 limits.append(ceilings(args.build))
                 for side in found:
-                    out = subprocess.run([sys.executable, __file__, args.build, "--side", side, "--file", path], check=True,
-                                         capture_output=True, text=True).stdout
+                    out = subprocess.run([sys.executable, __file__, args.build, "--side", side, "--file", path, "--prefill", str(args.prefill),
+                                          "--decode", str(args.decode)], check=True, capture_output=True, text=True).stdout
                     found[side].append(json.loads(out.splitlines()[-1]))
             if not args.files:
                 os.remove(path)
@@ -123,7 +124,7 @@ def main():
             read, product, byte = (statistics.median(it[key] for it in limits) / 1e9 for key in
                                    ("read_bytes_per_s", "product_flops_per_s", "byte_macs_per_s_one_thread"))
             rate = ours[2] / ours[1] / 1e9
-            print(f"{kind} | {PREFILL / ours[0]:.0f}, {PREFILL / theirs[0]:.0f}, {theirs[0] / ours[0]:.2f} | {1 / ours[1]:.1f}, "
+            print(f"{kind} | {args.prefill / ours[0]:.0f}, {args.prefill / theirs[0]:.0f}, {theirs[0] / ours[0]:.2f} | {1 / ours[1]:.1f}, "
                   f"{1 / theirs[1]:.1f}, {theirs[1] / ours[1]:.2f} | {rate:.1f}, {read:.1f}, {rate / read:.2f} | {product:.0f}, {2 * byte:.0f}", flush=True)
 
 
