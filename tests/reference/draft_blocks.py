@@ -105,7 +105,7 @@ def check(build, name, scratch):
         out = folder
         if arguments:
             out = f"{folder}-{what}" + (".gguf" if what == "gguf" else "")
-            subprocess.run([tessera, "export", folder, out, *arguments], check=True, capture_output=True)
+            subprocess.run([tessera, "export", folder, "--out", out, "--no-tokenizer", *arguments], check=True, capture_output=True)
         error = error_of(program, out, ids, exact)
         fits = not isinstance(error, str) and error <= limit
         row.append(f"{what} {error if isinstance(error, str) else f'{error:.1e}'} of {limit:.1e}{'' if fits else ' FAILED'}")
