@@ -25,6 +25,7 @@ struct Family {
   const char* name;
   const char* model;
   bool has_experts = false;
+  double tolerance = 1e-5;
 };
 // Widths are multiples of 64, so that two devices have whole blocks of 32 each.
 constexpr Family kFamilies[] = {
@@ -35,7 +36,8 @@ constexpr Family kFamilies[] = {
      "granitehybrid:L=4,C=64,H=4,KV=2,F=128,HS=8,GS=2,VS=8,KS=8,V=256,T=32,attention_every=2,conv_bias,tied,rope_half"},
     {"gemma4",
      "gemma4:L=4,C=64,H=4,KV=2,D=16,F=128,V=256,T=32,windows=7|0|7|0,head_sizes=16|32|16|32,ffn_widths=128|128|256|256,"
-     "shared_kv=2,P=32,rope_rows=1,tied,rope_half"},
+     "shared_kv=2,P=32,rope_rows=1,tied,rope_half",
+     false, 1e-4},  // on one device, one ulp of the parameters becomes 4e-5 in three steps, with adapters 2e-4
     {"nemotron_h",
      "nemotron_h:L=4,C=64,H=4,KV=2,D=16,F=128,HS=8,GS=2,VS=8,KS=8,V=256,T=32,halves=1|2|1|1,recurrent=1|0|0|1,conv_bias"},
     {"qwen3moe", "qwen3moe:L=2,C=64,H=4,KV=2,D=16,F=64,E=4,K=2,V=256,T=32,rope_half", true},
@@ -126,8 +128,8 @@ void check_family(const Family& family, Method method, std::span<const ParallelF
                                     &made));
     return Trainer(made);
   };
-  check_forms({model, trainer, [](const ParallelForm&) { return false; }}, forms, [&](const char* name) { return scratch / name; },
-              worst);
+  check_forms({model, trainer, [](const ParallelForm&) { return false; }, {.value = family.tolerance}}, forms,
+              [&](const char* name) { return scratch / name; }, worst);
 }
 
 }  // namespace

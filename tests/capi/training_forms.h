@@ -100,7 +100,14 @@ struct WorstDeviation {
   double loss = 0, value = 0, far_share = 0;
 };
 
-inline void check_near_results(bool is_sgd, const TrainingResult& found, const TrainingResult& wanted, WorstDeviation& worst) {
+// How near results are to those of one device.
+struct FormTolerance {
+  bool is_sgd = true;    // steps in proportion to gradients: all values are compared, else their far share
+  double value = 1e-5;  // relative to the largest number of the parameter
+};
+
+inline void check_near_results(const FormTolerance& tolerance, const TrainingResult& found, const TrainingResult& wanted,
+                               WorstDeviation& worst) {
   const size_t left = wanted.losses.size() - found.losses.size();
   for (size_t i = 0; i < found.losses.size(); ++i) {
     CHECK(found.losses[i] == doctest::Approx(wanted.losses[left + i]).epsilon(1e-5));
@@ -109,8 +116,8 @@ inline void check_near_results(bool is_sgd, const TrainingResult& found, const T
   const StateDifference deviation = state_difference(found.state, wanted.state);
   CAPTURE(deviation.largest);
   CAPTURE(deviation.far_share);
-  if (is_sgd) {
-    CHECK(deviation.largest < 1e-5);
+  if (tolerance.is_sgd) {
+    CHECK(deviation.largest < tolerance.value);
     worst.value = std::max(worst.value, deviation.largest);
   } else {
     CHECK(deviation.far_share < 0.01);
@@ -132,7 +139,7 @@ struct FormedTraining {
   const Model& model;
   std::function<Trainer(const ParallelForm&, Error* refusal)> trainer;  // null, with the error, where it is refused
   std::function<bool(const ParallelForm&)> is_refused;                  // whether no division of this model is expected
-  bool is_sgd = true;                                           // steps in proportion to gradients
+  FormTolerance tolerance = {};
 };
 
 // Trains under the forms: near to one device, with arenas as predicted, resumed bit for bit on the same form and near to it on the
@@ -169,12 +176,12 @@ inline std::vector<std::string> check_forms(const FormedTraining& it, std::span<
     }
     CHECK(!it.is_refused(form));
     const TrainingResult whole = train_steps(trainer, it.model, 1, folder);
-    check_near_results(it.is_sgd, whole, alone, worst);
+    check_near_results(it.tolerance, whole, alone, worst);
     check_equal_arenas(trainer);
     const Trainer again = made(form);
     check_same_results(resumed(again, folder), whole);
-    check_near_results(it.is_sgd, resumed(again, other_folder), alone, worst);
-    check_near_results(it.is_sgd, resumed(alone_again, folder), alone, worst);
+    check_near_results(it.tolerance, resumed(again, other_folder), alone, worst);
+    check_near_results(it.tolerance, resumed(alone_again, folder), alone, worst);
     other_folder = folder;
   }
   return refused;

@@ -172,7 +172,7 @@ std::vector<std::string> check_forms(TrainingSetup& setup, const Training& it, s
   CAPTURE(std::string(it.optimizer));
   const FormedTraining training{
       setup.model(method_of(it.method)), [&](const ParallelForm& form, Error* refusal) { return setup.trainer(it, form, refusal); },
-      [&](const ParallelForm& form) { return is_refused(it, form); }, std::string_view(it.optimizer) == "sgd"};
+      [&](const ParallelForm& form) { return is_refused(it, form); }, {.is_sgd = std::string_view(it.optimizer) == "sgd"}};
   return check_forms(training, forms, [&](const char* name) { return setup.folder(name); }, worst);
 }
 
