@@ -140,7 +140,7 @@ TEST_CASE("recurrent layers, shared keys and experts are tuned by every method u
   for (size_t i = 0; i < std::size(kFamilies); ++i)
     for (const Method method : {Method::kFull, Method::kAdapters, Method::kAdaptersOverBlocks}) {
       const Family& family = kFamilies[i];
-      if (!tessera::test::full() && i % 3 != static_cast<size_t>(method)) continue;
+      if (!tessera::test::full() && (i % 3 != 0 || i / 3 % 3 != static_cast<size_t>(method))) continue;
       std::vector<ParallelForm> forms(std::begin(kForms), std::end(kForms));
       if (family.has_experts) forms.push_back(kExpertForm);
       if (!tessera::test::full()) forms = {forms[(2 * i + 1) % forms.size()]};
