@@ -203,7 +203,7 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
 
 Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first, const TensorType& rows,
                                      std::span<std::byte> out) {
-  const int64_t count = rows.shape.rank() > 0 ? rows.shape[0] : 1;
+  const bool is_whole = rows.shape == placed.global.shape;
   int64_t covered = 0;
   for (size_t at = 0; at < placed.bindings.size(); ++at) {
     const auto& [rank, binding] = placed.bindings[at];
@@ -214,12 +214,12 @@ Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first,
         is_owned = std::ranges::find(placed.bindings[lower].second->pieces, piece.box, &Piece::box) !=
                    placed.bindings[lower].second->pieces.end();
       if (is_owned) continue;
-      const std::optional<Piece> part =
-          rows.shape.rank() > 0 ? rows_of(piece, rows.dtype, first, count) : std::optional(piece);
-      if (!part) continue;
+      const std::optional<Piece> cut = is_whole ? std::nullopt : rows_of(piece, rows.dtype, first, rows.shape[0]);
+      if (!is_whole && !cut) continue;
+      const Piece& part = is_whole ? piece : *cut;  // no copy: reading a whole tensor allocates nothing
       RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
-      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), rows, *part, out.data()));
-      covered += box_elements(part->box);
+      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), rows, part, out.data()));
+      covered += box_elements(part.box);
     }
   }
   if (covered != rows.shape.elements())
