@@ -1,34 +1,44 @@
 #include "graph/transform/prune.h"
 
 #include <algorithm>
-#include <vector>
-
-#include "graph/transform/graph_copy.h"
 
 namespace tessera {
 
-Result<Graph> prune(const Graph& graph) {
-  std::vector<bool> read(graph.tensors().size());
-  for (const NamedTensor& output : graph.outputs()) read[index(output.tensor)] = true;
-  for (const Update& update : graph.updates()) read[index(update.value)] = true;
-  for (const Gradient& gradient : graph.gradients()) read[index(gradient.gradient)] = true;
-  std::vector<bool> live(graph.nodes().size());
+std::vector<bool> needed_by(const Graph& graph, std::span<const TensorId> results) {
+  std::vector<bool> needed(graph.tensors().size());
+  for (const TensorId result : results) needed[index(result)] = true;
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
-    live[i] = std::ranges::any_of(node.outputs, [&](TensorId output) { return read[index(output)]; });
-    if (live[i])
-      for (TensorId input : node.inputs) read[index(input)] = true;
+    if (!std::ranges::any_of(node.outputs, [&](TensorId output) { return needed[index(output)]; })) continue;
+    for (const TensorId output : node.outputs) needed[index(output)] = true;
+    for (const TensorId input : node.inputs) needed[index(input)] = true;
   }
+  return needed;
+}
 
-  GraphCopy copy(graph);
-  for (size_t i = 0; i < graph.tensors().size(); ++i) {
-    const Tensor& tensor = graph.tensors()[i];
+Status copy_chosen(GraphCopy& copy, const std::vector<bool>& chosen) {
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const TensorId id{static_cast<uint32_t>(i)};
+    const Tensor& tensor = copy.source().tensor(id);
+    if (!chosen[i]) continue;
     if (tensor.producer == kNoNode) {
-      TSR_RETURN_IF_ERROR(copy.copy_tensor(TensorId(static_cast<uint32_t>(i))));
-    } else if (tensor.output_index == 0 && live[index(tensor.producer)]) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
     }
   }
+  return {};
+}
+
+Result<Graph> prune(const Graph& graph) {
+  std::vector<TensorId> results;
+  for (const NamedTensor& output : graph.outputs()) results.push_back(output.tensor);
+  for (const Update& update : graph.updates()) results.push_back(update.value);
+  for (const Gradient& gradient : graph.gradients()) results.push_back(gradient.gradient);
+  std::vector<bool> chosen = needed_by(graph, results);
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = chosen[i] || graph.tensors()[i].producer == kNoNode;
+  GraphCopy copy(graph);
+  TSR_RETURN_IF_ERROR(copy_chosen(copy, chosen));
   TSR_RETURN_IF_ERROR(copy.copy_results());
   return std::move(copy.graph());
 }

@@ -2,15 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
+#include "graph/transform/graph_copy.h"
 
 namespace tessera {
 
 // Drops every node that no output, update or gradient depends on. Inputs, parameters, constants and state
 // stay, used or not: callers know them by name.
 Result<Graph> prune(const Graph& graph);
+
+// Marks the tensors that `results` depend on, themselves included, and all results of their producers.
+std::vector<bool> needed_by(const Graph& graph, std::span<const TensorId> results);
+
+// Copies the marked tensors with their producers, in order. Outputs, updates and gradients are left to the caller.
+Status copy_chosen(GraphCopy& copy, const std::vector<bool>& chosen);
 
 // The graph with every dropout whose salt is at least `first_salt` replaced
 // by its operand. Inputs of these alone (their seed) are removed too.

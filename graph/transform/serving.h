@@ -43,7 +43,7 @@ int64_t table_columns(const ServingOptions& options);
 // "<scope>.v_pages" [P, S, KV, D], which attentions of the same keys and values share; those of latent_attention.h with state
 // "<scope>.latent_pages" [P, S, 1, KA + R] alone, of latent vectors and the rotated part of keys, unless tokens have adapters of
 // the weight that makes keys and values of them.
-// Of a draft block (draft_block.h) also "draft_hidden" [B, N, C], of each token.
+// The graph of a draft block (draft_block.h) has one more input, "draft_hidden" [B, N, C]: a hidden state for each token.
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
 // Recurrent ops read and update a row of state for each sequence, "<scope>.conv_rows" and "<scope>.scan_rows" [R, ...], by
 // "row": a token at position 0 starts from zeros, and tokens of one row come in the order of their positions.

@@ -58,7 +58,7 @@ std::shared_ptr<SharedModel> counting_model(bool reads_hidden) {
     }
   set(*model, "token_embedding", ones_at(kTokens, [](size_t i) { return i; }));
   set(*model, "output", ones_at(kTokens, token_before));
-  // Of the hidden state of the token before, the token itself: the next in the circle.
+  // Tokens come in a cycle. The projection gives the embedding of the token, from that itself or from the hidden state before it.
   set(*model, "draft.projection", reads_hidden ? ones_at(2 * kTokens, [&](size_t i) { return kTokens + token_before(i); })
                                                : ones_at(2 * kTokens, [](size_t i) { return i; }));
   return model;

@@ -22,7 +22,7 @@ class ServingStep {
   // `entry` must outlive the step and have room for all tokens.
   explicit ServingStep(const ServingEntry& entry);
   void add(const Token& token);
-  // Of a draft block: the hidden states of the next tokens added, `width` each.
+  // For a draft block: adds the hidden states, `width` numbers each, that its next tokens are read with.
   void add_hidden(std::span<const float> rows, size_t width);
   // Requests the logits of the last token added.
   void want();
