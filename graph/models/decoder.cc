@@ -29,6 +29,9 @@ DecoderSizes read_decoder_sizes(ConfigReader& config) {
   m.head = config.flag("head", true);
   m.causal = config.flag("causal", true);
   m.classes = config.size("classes", 0);
+  m.dense = read_dense_modules(config);
+  config.check(m.dense.widths.empty() || (!m.head && m.classes == 0),
+               format("dense with head = {} and classes = {}, wanted hidden states alone: head = 0", m.head ? 1 : 0, m.classes));
   config.check(m.H % m.KV == 0, format("H = {} query heads is not a multiple of KV = {}", m.H, m.KV));
   config.check(
       m.D > 0,
@@ -182,7 +185,7 @@ TensorId output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId tab
   x = residual_norm(b, m, "final_norm", x);
   if (m.classes > 0 || !m.head) {
     if (m.classes > 0) b.output("class_logits", b.linear(x, "classifier", m.C, m.classes));
-    b.output("hidden", x);
+    b.output("hidden", add_dense_modules(b, m.dense, x, m.C));
     return kNoTensor;
   }
   const TensorId head = m.tied ? table : b.parameter("output", {m.V, m.C});

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/models/dense_modules.h"
 #include "graph/models/foreign_names.h"
 #include "graph/models/layer_builder.h"
 #include "graph/models/model_family.h"
@@ -76,6 +77,7 @@ struct DecoderSizes {
   // "class_logits" [B, T, classes], of which those at a text's last token are its classes
   bool head = true;
   int64_t classes = 0;
+  DenseModules dense;  // behind "hidden", whose width is then theirs
   bool causal = true;  // false: attention in both directions; a window is then on either side
 
   // ---- sizes by layer in place of D, KV and F (of a dense layer); empty: all layers are alike
@@ -144,7 +146,7 @@ struct DecoderSizes {
   int64_t scaled_pairs() const { return (R == 0 ? head_size(full_layer()) : R) / 2; }
 };
 
-// Reads the common sizes: norm_eps, rope_theta, tied, rope_half, head, classes, causal.
+// Reads the common sizes: norm_eps, rope_theta, tied, rope_half, head, classes, causal, dense.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
 // Reads the lists "head_sizes", "kv_heads" and "ffn_widths".
 void read_layer_sizes(ConfigReader& config, DecoderSizes& m);

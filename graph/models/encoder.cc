@@ -19,6 +19,7 @@ EncoderSizes read_encoder_sizes(ConfigReader& config, double norm_eps) {
   m.mlm = config.flag("mlm", m.N == 0 && !m.pooler);
   m.norm_eps = config.real("norm_eps", norm_eps);
   m.tied = config.flag("tied", true);
+  m.dense = read_dense_modules(config);
   config.check(m.H > 0 && m.C % m.H == 0,
                format("C = {} channels do not divide into H = {} heads", m.C, m.H));
   config.check(static_cast<int>(m.mlm) + static_cast<int>(m.N > 0) + static_cast<int>(m.pooler) <= 1,
@@ -140,7 +141,7 @@ class EncoderBuilder {
     } else if (m_.pooler) {
       b_.output("pooled", b_.op("tanh", {b_.linear_with_bias(x, "pooler", m_.C, m_.C)}));
     }
-    if (m_.hidden) b_.output("hidden", x);
+    if (m_.hidden) b_.output("hidden", add_dense_modules(b_, m_.dense, x, m_.C));
   }
 
   // The mean of a text's vectors at each of its tokens: attention to all of
@@ -177,6 +178,7 @@ Result<EncoderSizes> encoder_sizes(const ModelConfig& config, ReadEncoderSizes r
   LayerBuilder b;
   ConfigReader reader(config, b);
   EncoderSizes sizes = read(reader);
+  reader.check(sizes.hidden || sizes.dense.widths.empty(), "dense in a model without hidden states as output, wanted none");
   if (!reader.done()) return b.finish().status();
   return sizes;
 }

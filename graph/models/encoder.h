@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/models/dense_modules.h"
 #include "graph/models/foreign_names.h"
 #include "graph/models/layer_builder.h"
 #include "graph/models/model_family.h"
@@ -31,6 +32,7 @@ struct EncoderSizes {
   bool class_mean = false;  // the classifier reads the mean of a text's vectors instead of its first token's
   bool head_bias = true, output_bias = true, head_silu = false;
   bool hidden = true;  // output "hidden" [B, T, C], of the last block
+  DenseModules dense;  // behind "hidden", whose width is then theirs
 
   // ---- options that BERT lacks; the defaults have no effect
   int64_t Y = 0;  // types of tokens (input "token_types"); 0: none
@@ -44,7 +46,7 @@ struct EncoderSizes {
   enum class Gate : uint8_t { kNone, kSilu, kGelu } gate = Gate::kNone;
 };
 
-// Reads the common sizes, norm_eps and heads. The default head is masked tokens.
+// Reads the common sizes, norm_eps, heads and dense. The default head is masked tokens.
 EncoderSizes read_encoder_sizes(ConfigReader& config, double norm_eps);
 
 using ReadEncoderSizes = EncoderSizes (*)(ConfigReader& config);

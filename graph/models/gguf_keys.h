@@ -73,6 +73,8 @@ class GgufKeys : public ForeignKeys {
   virtual void rope_layers(int64_t every) = 0;
   // Absent where there is none.
   virtual void optional_size(std::string_view key, std::string_view ours) = 0;
+  // dense_2_feat_* and dense_3_feat_*: Dense modules of sentence-transformers.
+  virtual void dense_modules() = 0;
   // Returns the number at a key, which sets nothing; for writers 0.
   virtual int64_t stated_size(std::string_view key) = 0;
   virtual void latent() = 0;  // DeepSeek: widths of latent attention, experts and dense layers
@@ -106,6 +108,8 @@ struct GgufArchitecture {
   bool dense_layers = false;        // layers with a tensor ffn_up have no experts; feed_forward_length has their width
   bool optional_values = false;    // layers without a tensor for v take values from the keys' projection
   bool has_draft_blocks = false;  // nextn_predict_layers
+  // Attention in both directions, of which windows state the sum, and no projection onto the vocabulary.
+  bool bidirectional = false;
 };
 
 }  // namespace tessera

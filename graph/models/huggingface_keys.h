@@ -64,7 +64,9 @@ struct WindowKeys {
   int64_t every = 0;                // each `every`th layer has none
   std::string_view every_key = {};  // states `every`
   std::string_view layers_without = {};  // our list: layers with 0 there have windows, if use_sliding_window
-  bool halves = false;              // use_bidirectional_attention (true, or "all") halves them
+  // The JSON of use_bidirectional_attention that makes attention see both directions, and halves windows; empty: the class has no
+  // such key. Readers take true and "all" alike.
+  std::string_view both_directions = {};
   bool last_is_full = false;        // whatever layer_types says
 };
 

@@ -127,16 +127,27 @@ bool ConfigReader::flag(std::string_view name, bool otherwise) {
 }
 
 std::vector<int64_t> ConfigReader::list(std::string_view name, int64_t count, int64_t least) {
-  std::vector<int64_t>& list = values_.lists[std::string(name)];
-  list.clear();
+  values_.lists[std::string(name)].clear();
   const auto at = config_.lists.find(std::string(name));
   if (at == config_.lists.end()) return {};
   check(static_cast<int64_t>(at->second.size()) == count,
         format("{} has {} numbers, wanted one for each of {} layers", name, at->second.size(), count));
-  for (const int64_t item : at->second)
+  return read_list(name, at->second, least);
+}
+
+std::vector<int64_t> ConfigReader::widths(std::string_view name, int64_t most) {
+  values_.lists[std::string(name)].clear();
+  const auto at = config_.lists.find(std::string(name));
+  if (at == config_.lists.end()) return {};
+  check(std::ssize(at->second) <= most, format("{} has {} numbers, wanted at most {}", name, at->second.size(), most));
+  return read_list(name, at->second, 1);
+}
+
+std::vector<int64_t> ConfigReader::read_list(std::string_view name, const std::vector<int64_t>& given, int64_t least) {
+  for (const int64_t item : given)
     check(item >= least && item < kLargestSize,
           format("{} has {}, wanted {} to {}", name, item, least, kLargestSize - 1));
-  return list = at->second;
+  return values_.lists[std::string(name)] = given;
 }
 
 bool ConfigReader::done() {

@@ -70,6 +70,8 @@ class ConfigReader {
   bool flag(std::string_view name, bool otherwise);
   // Reads a number of at least `least` for each of `count` layers; empty where the list is absent.
   std::vector<int64_t> list(std::string_view name, int64_t count, int64_t least);
+  // Reads at most `most` numbers of at least 1; empty where the list is absent.
+  std::vector<int64_t> widths(std::string_view name, int64_t most);
   void check(bool holds, std::string message);
   // Call after reading, before layers are built; false after an error.
   bool done();
@@ -77,6 +79,8 @@ class ConfigReader {
   ModelConfig values() const;
 
  private:
+  std::vector<int64_t> read_list(std::string_view name, const std::vector<int64_t>& given, int64_t least);
+
   const ModelConfig& config_;
   LayerBuilder& builder_;
   ModelConfig values_;

@@ -43,9 +43,9 @@ constexpr std::string_view kReals[] = {
     "latent_norm_eps", "least_step", "logit_scale", "logit_softcap", "most_step", "norm_eps", "query_beta", "residual_scale", "rope_magnitude", "rope_theta",
     "softcap", "window_theta", "z"};
 constexpr std::string_view kFlags[] = {
-    "attention_bias", "causal", "class_mean", "conv_bias", "draft_tables", "expert_sigmoid", "head", "head_bias", "layer_scale", "mlm", "mlp_bias", "normalize",
+    "attention_bias", "causal", "class_mean", "conv_bias", "dense_bias", "draft_tables", "expert_sigmoid", "head", "head_bias", "layer_scale", "mlm", "mlp_bias", "normalize",
     "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied", "turned"};
-constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "halves", "head_sizes", "key_values", "kv_heads", "recurrent", "rope_layers", "windows"};
+constexpr std::string_view kLists[] = {"dense", "expert_layers", "ffn_widths", "halves", "head_sizes", "key_values", "kv_heads", "recurrent", "rope_layers", "windows"};
 
 // Far above any model's; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;

@@ -73,6 +73,7 @@ Facts facts_of(const DecoderSizes& m) {
                  {"head", m.head || m.classes > 0},
                  {"classes", number(m.classes)},
                  {"causal", m.causal},
+                 {"dense_bias", m.dense.bias},
                  {"qkv_bias", m.qkv_bias},
                  {"o_bias", m.o_bias},
                  {"mlp_bias", m.mlp_bias},
@@ -84,6 +85,7 @@ Facts facts_of(const DecoderSizes& m) {
                  {"layer_scale", m.layer_scale},
                  {"sinks", m.sinks}};
   if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // otherwise rows of q and k are reordered
+  for (size_t i = 0; i < m.dense.widths.size(); ++i) facts.emplace_back(format("width {} of dense", i), number(m.dense.widths[i]));
   add_experts(m.experts, facts);
   add_recurrent(m.recurrent, facts);
   for (size_t i = 0; i < m.halves.size(); ++i) facts.emplace_back(format("halves of layer {}", i), number(m.halves[i]));

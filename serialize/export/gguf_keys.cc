@@ -109,7 +109,8 @@ class GgufKeyWriter final : public GgufKeys {
     int64_t largest = largest_window();
     // Without windows: the whole context; with a separate rotation: none.
     if (largest == 0 && m_->window_theta == 0) largest = m_->T;
-    if (largest < m_->T || !keys.is_optional) out_.u32(key("attention.sliding_window"), largest);
+    const int64_t stated = architecture_.bidirectional && largest > 0 ? 2 * (largest - 1) : largest;
+    if (largest < m_->T || !keys.is_optional) out_.u32(key("attention.sliding_window"), stated);
     if (!keys.has_pattern) return;
     std::vector<bool> has_window(static_cast<size_t>(m_->L), false);
     for (size_t i = 0; i < m_->windows.size(); ++i) has_window[i] = m_->windows[i] > 0;
@@ -155,6 +156,14 @@ class GgufKeyWriter final : public GgufKeys {
     if (const int64_t value = our_size(ours); value > 0) out_.u32(key(name), value);
   }
   void rope_layers(int64_t) override {}
+  void dense_modules() override {
+    const std::vector<int64_t>& widths = m_->dense.widths;
+    if (widths.empty() || widths.size() > 2 || widths.back() != m_->C) return;  // llama.cpp has no others
+    for (size_t i = 0; i < widths.size(); ++i) {
+      out_.u32(key(format("dense_{}_feat_in", i + 2)), i == 0 ? m_->C : widths[i - 1]);
+      out_.u32(key(format("dense_{}_feat_out", i + 2)), widths[i]);
+    }
+  }
   int64_t stated_size(std::string_view) override { return 0; }
 
   void latent() override {
@@ -344,6 +353,7 @@ std::string lacking(const GgufArchitecture& architecture, const DecoderSizes& m)
   if (!has_qkv && m.qkv_bias) return "biases at q, k and v (qkv_bias)";
   if (!has_all && m.o_bias) return "a bias at o (o_bias)";
   if (!has_all && m.mlp_bias) return "biases in the feed-forward half (mlp_bias)";
+  if (architecture.bidirectional && m.head) return "a projection onto the vocabulary (head)";
   if (architecture.is_tied && !m.tied && m.head) return "an output projection of its own (tied = 0)";
   return {};
 }
@@ -372,8 +382,17 @@ bool is_off(const ModelConfig& config, const char* flag) {
   return found != config.flags.end() && !found->second;
 }
 
-Status check_form(const ModelConfig& config) {
-  if (is_off(config, "causal"))
+// The architecture for the model's experts and directions; null: none.
+const GgufArchitecture* fitting_architecture(const ExportedConfig& model) {
+  const auto& all = model.family->architectures;
+  const bool has_experts = model.decoder && model.decoder->experts.E > 0, is_bidirectional = is_off(model.config, "causal");
+  for (const GgufArchitecture& each : all)
+    if (each.has_experts == has_experts && each.bidirectional == is_bidirectional) return &each;
+  return is_bidirectional ? nullptr : &all[0];
+}
+
+Status check_form(const ModelConfig& config, const GgufArchitecture* architecture) {
+  if (architecture == nullptr)
     return unsupported("GGUF files of decoders have no word for attention in both directions (causal = 0); wanted: a "
                        "Hugging Face folder (format hf)");
   if (config.sizes.contains("classes"))
@@ -386,7 +405,6 @@ Status check_form(const ModelConfig& config) {
 
 Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
                                     GgufWriter& out) {
-  TSR_RETURN_IF_ERROR(check_form(model.config));
   if (model.family->architectures.empty()) {
     std::vector<std::string> known;
     for (const ModelFamily& each : all_model_families())
@@ -394,9 +412,9 @@ Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::opti
     return unsupported(format("a model of family '{}' cannot be written as a GGUF file; known: {}", model.config.family,
                               join(known, ", ")));
   }
-  const bool has_experts = model.decoder && model.decoder->experts.E > 0;
-  const auto fitting = std::ranges::find(model.family->architectures, has_experts, &GgufArchitecture::has_experts);
-  const GgufArchitecture& architecture = fitting == model.family->architectures.end() ? model.family->architectures[0] : *fitting;
+  const GgufArchitecture* const fitting = fitting_architecture(model);
+  TSR_RETURN_IF_ERROR(check_form(model.config, fitting));
+  const GgufArchitecture& architecture = *fitting;
   TSR_ASSIGN_OR_RETURN(const ModelConfig values, with_defaults(model.config));
   GgufKeyWriter writer(architecture, values, model.decoder ? &*model.decoder : nullptr, out);
   architecture.keys(writer);
@@ -412,7 +430,7 @@ Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::opti
     }
     if (!missing.empty()) return unsupported(format("GGUF's {} has no word for {}", architecture.name, missing));
   }
-  if (is_off(model.config, "head"))
+  if (is_off(model.config, "head") && !architecture.bidirectional)
     writer.keys.notes.push_back(
         "the model has no projection onto the vocabulary: readers of GGUF files take the embedding for one; vectors of texts "
         "are the same, and texts drawn from such a file mean nothing");

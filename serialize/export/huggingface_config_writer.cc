@@ -108,6 +108,7 @@ class KeyWriter final : public HuggingfaceKeys {
     } else {
       put("sliding_window") = largest_window(*m_) > 0 || !keys.must_have ? largest_window(*m_) : m_->T;
     }
+    if (!keys.both_directions.empty() && !m_->causal) state_directions(keys.both_directions);
     put_layer_types();
   }
 
@@ -227,6 +228,12 @@ class KeyWriter final : public HuggingfaceKeys {
   ModelConfig* set_values() override { return nullptr; }
 
  private:
+  // The class's own key, with the window of both sides together.
+  void state_directions(std::string_view value) {
+    json_.erase("is_causal");
+    put("use_bidirectional_attention") = Json::parse(value);
+    if (largest_window(*m_) > 0) put("sliding_window") = 2 * largest_window(*m_);
+  }
   void state_query_scale() {
     Json& rope = put("rope_scaling");
     if (rope.is_null()) rope = {{"rope_type", "default"}};
@@ -297,6 +304,8 @@ Status check_read_again(const Json& json, const ExportedConfig& model,
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig again, read_huggingface_config(json));
   if (!model.decoder) return {};
   if (!model.decoder->head) again.config.flags["head"] = false;  // determined by tensors
+  if (!model.decoder->dense.widths.empty()) again.config.lists["dense"] = model.decoder->dense.widths;  // by modules.json
+  if (model.decoder->dense.bias) again.config.flags["dense_bias"] = true;
   TSR_ASSIGN_OR_RETURN(const DecoderSizes sizes, decoder_sizes(again.config, model.family->decoder));
   std::string found = first_difference(*model.decoder, sizes);
   if (found.empty() && factors &&

@@ -84,6 +84,11 @@ class GgufReader final : public GgufKeys {
       config().sizes["H"] = 1;
     }
     for (const bool wanted : {true, false}) {
+      if (wanted && architecture_.bidirectional) {
+        name_of("attention.causal");
+        config().flags["causal"] = config().flags["head"] = false;
+        continue;
+      }
       const char* const key = wanted ? "attention.causal" : "use_parallel_residual";
       const bool value = take(file_.flag(name_of(key), wanted), wanted);
       if (value != wanted)
@@ -199,7 +204,8 @@ class GgufReader final : public GgufKeys {
 
   // sliding_window_pattern: another distance, or a flag per layer.
   void windows(const GgufWindows& keys) override {
-    const int64_t window = integer("attention.sliding_window", keys.otherwise);
+    const int64_t stated = integer("attention.sliding_window", keys.otherwise);
+    const int64_t window = architecture_.bidirectional && stated > 0 ? stated / 2 + 1 : stated;
     // One longer than the context still selects the rotation.
     const bool has_effect = window <= T() || values().reals.contains("window_theta");
     if (window <= 0 || !has_effect || !status_.ok()) return;
@@ -282,6 +288,11 @@ class GgufReader final : public GgufKeys {
     for (int64_t i = 0; i < our_size("L"); ++i) turned.push_back((i + 1) % every != 0);
   }
 
+  void dense_modules() override {
+    std::vector<int64_t> widths = take(read_dense_widths(file_, prefix_, C()), std::vector<int64_t>());
+    if (!widths.empty()) config().lists["dense"] = std::move(widths);
+  }
+
   int64_t stated_size(std::string_view key) override { return layer_integer(key, 0); }
 
   // Heads are as in the model, or as the reader computes: of the latent vector's width.
@@ -342,12 +353,7 @@ class GgufReader final : public GgufKeys {
   int64_t layer_integer(std::string_view key, std::optional<int64_t> otherwise, const std::string& ours = {}) {
     const std::string name = name_of(key);
     if (!file_.has_array(name)) return integer(key, otherwise);
-    const std::vector<int64_t> values = take(file_.integers(name), std::vector<int64_t>());
-    const int64_t layers = our_size("L");
-    if (std::ssize(values) != layers) {
-      fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, values.size(), layers));
-      return 1;
-    }
+    const std::vector<int64_t> values = take(read_layer_numbers(file_, name, our_size("L")), std::vector<int64_t>{1});
     for (size_t i = 1; i < values.size(); ++i)
       if (values[i] != values[0] && !ours.empty())
         config().lists[ours] = values;
@@ -414,10 +420,8 @@ class GgufReader final : public GgufKeys {
 
   // Layers before leading_dense_block_count have a dense MLP in place of experts.
   void read_dense_first() {
-    const int64_t dense = integer("leading_dense_block_count", 0), layers = our_size("L");
-    if (dense < 0 || dense > layers)
-      fail(StatusCode::kCorrupt, format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
-    for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);
+    std::vector<int64_t> layers = take(read_layers_after_dense(file_, name_of("leading_dense_block_count"), our_size("L")), std::vector<int64_t>());
+    if (!layers.empty()) config().lists["expert_layers"] = std::move(layers);
   }
 
   void read_norm_and_base() {

@@ -105,6 +105,10 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
   }
   config.sizes["V"] = embedding->second.shape[0];
   const auto output = foreign.tensors.find("output.weight");
+  if (const auto head = config.flags.find("head"); head != config.flags.end() && !head->second) {
+    places.used.insert("output.weight");
+    return {};
+  }
   config.flags["tied"] = output == foreign.tensors.end();
   if (output == foreign.tensors.end()) return {};
   TSR_ASSIGN_OR_RETURN(config.flags["tied"], same_contents(foreign, embedding->second, output->second));

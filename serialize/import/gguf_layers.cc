@@ -10,19 +10,48 @@ namespace {
 Result<std::vector<int64_t>> read_counts(const GgufFile& file, const std::string& key, int64_t layers) {
   std::vector<int64_t> counts;
   if (file.has_array(key)) {
-    TSR_ASSIGN_OR_RETURN(counts, file.integers(key));
+    TSR_ASSIGN_OR_RETURN(counts, read_layer_numbers(file, key, layers));
   } else {
     TSR_ASSIGN_OR_RETURN(const int64_t common, file.integer(key, std::nullopt));
     counts.assign(static_cast<size_t>(layers), common);
   }
-  if (std::ssize(counts) != layers)
-    return Status(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, counts.size(), layers));
   for (size_t i = 0; i < counts.size(); ++i)
     if (counts[i] < 0) return Status(StatusCode::kCorrupt, format("{} is {} in layer {}, wanted 0 or more", key, counts[i], i));
   return counts;
 }
 
 }  // namespace
+
+Result<std::vector<int64_t>> read_layer_numbers(const GgufFile& file, const std::string& key, int64_t layers) {
+  TSR_ASSIGN_OR_RETURN(std::vector<int64_t> numbers, file.integers(key));
+  if (std::ssize(numbers) != layers)
+    return Status(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, numbers.size(), layers));
+  return numbers;
+}
+
+Result<std::vector<int64_t>> read_layers_after_dense(const GgufFile& file, const std::string& key, int64_t layers) {
+  TSR_ASSIGN_OR_RETURN(const int64_t dense, file.integer(key, 0));
+  if (dense < 0 || dense > layers) return Status(StatusCode::kCorrupt, format("{} is {} of {} layers", key, dense, layers));
+  std::vector<int64_t> found;
+  for (int64_t i = 0; dense > 0 && i < layers; ++i) found.push_back(i >= dense);
+  return found;
+}
+
+Result<std::vector<int64_t>> read_dense_widths(const GgufFile& file, const std::string& prefix, int64_t width) {
+  std::vector<int64_t> widths;
+  for (const bool is_first : {true, false}) {
+    const std::string module = prefix + (is_first ? "dense_2" : "dense_3");
+    TSR_ASSIGN_OR_RETURN(const int64_t out, file.integer(module + "_feat_out", 0));
+    TSR_ASSIGN_OR_RETURN(const int64_t in, file.integer(module + "_feat_in", width));
+    if (out == 0) continue;
+    if (out < 0 || in != width)
+      return Status(StatusCode::kCorrupt, format("{} has {} features of {}, wanted more than 0 of the {} before it", module, out, in, width));
+    if (!is_first && widths.empty())
+      return Status(StatusCode::kUnsupported, format("{}_feat_out is {} without {}dense_2_feat_out, wanted both or none", module, out, prefix));
+    widths.push_back(width = out);
+  }
+  return widths;
+}
 
 Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& key, int64_t layers, std::string_view what) {
   TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, read_counts(file, key, layers));

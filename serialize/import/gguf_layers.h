@@ -35,6 +35,15 @@ struct FeedForwardLayers {
 // without tensors, if its width differs from `expert_width`.
 Result<FeedForwardLayers> read_feed_forward_layers(const GgufFile& file, const std::string& key, int64_t layers, int64_t expert_width);
 
+// Reads a list with one number for each layer.
+Result<std::vector<int64_t>> read_layer_numbers(const GgufFile& file, const std::string& key, int64_t layers);
+
+// By layer: 0 for the first so many, which are dense, 1 for those with experts; empty: all have.
+Result<std::vector<int64_t>> read_layers_after_dense(const GgufFile& file, const std::string& key, int64_t layers);
+
+// The widths of dense_2_feat_out and dense_3_feat_out behind vectors of `width`; empty: neither is there.
+Result<std::vector<int64_t>> read_dense_widths(const GgufFile& file, const std::string& prefix, int64_t width);
+
 // By layer: 1 for one with a window, by the list at `key`, else all but each n-th: `key` has n, or it is `every`; 0: all.
 Result<std::vector<int64_t>> read_window_layers(const GgufFile& file, const std::string& key, int64_t every, int64_t layers);
 

@@ -25,6 +25,7 @@ struct HuggingfaceConfig {
   std::string problem_type, class_activation;
   std::optional<int64_t> padding;  // pad_token_id, for decoder classifiers
   std::optional<FolderQuantization> quantization;
+  bool is_base = false;              // a decoder's class is "…Model": without a head
   std::vector<std::string> ignored;  // name prefixes of ignored tensors
   std::string draft_beginning;       // name prefix of the draft block's tensors; empty: none is known
   // Keys with their values, read and unread, for the user.

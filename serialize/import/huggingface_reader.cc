@@ -302,7 +302,7 @@ void HuggingfaceReader::windows(const WindowKeys& keys) {
   int64_t every = keys.every;
   if (!keys.every_key.empty()) every = fields.integer(keys.every_key, every, 1, int64_t{1} << 31);
   int64_t window = fields.integer("sliding_window", keys.otherwise, 1, kLongestWindow);
-  if (keys.halves && sees_both_directions(fields)) {
+  if (!keys.both_directions.empty() && sees_both_directions(fields)) {
     flag_("causal") = false;
     window = window / 2 + 1;
   }
@@ -398,6 +398,7 @@ void HuggingfaceReader::read_class(std::optional<int64_t> padding) {
   const size_t head = name.rfind("For");
   const std::string_view kind = head == name.npos ? std::string_view("Model") : name.substr(head);
   const bool is_base = kind == "Model" && name.ends_with(kind);
+  out.is_base = is_base;
   if (is_base || kind == "ForCausalLM" || kind == "ForConditionalGeneration") return;
   if (kind != "ForSequenceClassification") {
     fields.fail(StatusCode::kUnsupported,

@@ -74,7 +74,7 @@ constexpr HuggingfaceClass kGemma3Classes[] = {
        k.attention_bias();
        k.score_divisor("query_pre_attn_scalar", 256);
        k.cap("final_logit_softcapping", "logit_softcap", 0);  // the class ignores attn_logit_softcapping
-       k.windows({.otherwise = 4096, .must_have = true, .every = 6, .every_key = "sliding_window_pattern", .halves = true});
+       k.windows({.otherwise = 4096, .must_have = true, .every = 6, .every_key = "sliding_window_pattern", .both_directions = "true"});
        k.rotations({.local_theta = 10000, .local_key = "rope_local_base_freq"});
      },
      0, "Gemma3Text"}};
@@ -101,7 +101,18 @@ void gemma3_gguf(GgufKeys& k) {
   k.largest_scores(kLayersOfGemma3_27B);
   k.windows({.every = 6});
 }
-constexpr GgufArchitecture kGemma3Architectures[] = {{.name = "gemma3", .keys = gemma3_gguf, .optional_biases = true}};
+// EmbeddingGemma.
+void gemma_embedding_gguf(GgufKeys& k) {
+  k.decoder();
+  k.rotation();
+  k.real("rope.freq_base_swa", "window_theta", 10000);
+  k.real("final_logit_softcapping", "logit_softcap", 0);
+  k.windows({.every = 6, .has_pattern = true});
+  k.dense_modules();
+}
+constexpr GgufArchitecture kGemma3Architectures[] = {
+    {.name = "gemma3", .keys = gemma3_gguf, .optional_biases = true},
+    {.name = "gemma-embedding", .keys = gemma_embedding_gguf, .optional_biases = true, .bidirectional = true}};
 
 constexpr NameRule kGemmaNames[] = {
     {"block.#.attention_norm", "model.layers.#.input_layernorm.weight", ValueChange::kPlusOne},
@@ -117,6 +128,8 @@ constexpr NameRule kGemma2Names[] = {
     {"block.#.k_norm", "model.layers.#.self_attn.k_norm.weight", ValueChange::kPlusOne},
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
 };
+
+constexpr NameRule kGemma3GgufNames[] = {{"dense.0", "dense_2.weight"}, {"dense.1", "dense_3.weight"}};
 
 const ModelFamily kGemmaFamilies[] = {
     {.name = "gemma",
@@ -136,7 +149,7 @@ const ModelFamily kGemmaFamilies[] = {
     {.name = "gemma3",
      .example = "gemma3:L=26,C=1152,H=4,KV=1,D=256,F=6912,V=262144,T=32768,window=512,tied,rope_half",
      .huggingface = {kGemma2Names, kDecoderHuggingfaceNames},
-     .gguf = {kDecoderGgufNames},
+     .gguf = {kGemma3GgufNames, kDecoderGgufNames},
      .decoder = gemma3_sizes,
      .classes = kGemma3Classes,
      .architectures = kGemma3Architectures},

@@ -37,7 +37,7 @@ void text_keys(HuggingfaceKeys& k, int64_t context, int64_t window) {
             {"hidden_activation", "gelu_pytorch_tanh", ""});
   k.attention_bias();
   k.cap("final_logit_softcapping", "logit_softcap", 0);
-  k.windows({.otherwise = window, .must_have = true, .every = 6, .halves = true, .last_is_full = true});
+  k.windows({.otherwise = window, .must_have = true, .every = 6, .both_directions = R"("all")", .last_is_full = true});
   k.full_heads({.size = "global_head_dim",
                 .otherwise = 512,
                 .count = "num_global_key_value_heads",
