@@ -252,6 +252,15 @@ std::string Export::path_of(const std::string& name) const {
   return folder_ ? folder_->temporary_path() + "/" + name : out_;
 }
 
+Status Export::create_folder_of(const std::string& name) const {
+  const size_t slash = name.rfind('/');
+  if (slash == name.npos) return {};
+  const std::string path = path_of(name.substr(0, slash));
+  std::error_code error;
+  std::filesystem::create_directory(path, error);
+  return error ? Status(StatusCode::kIo, format("{}: cannot create: {}", path, error.message())) : Status();
+}
+
 Status Export::write_slices() {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + kStepTime;
@@ -270,6 +279,7 @@ Status Export::write_slice() {
     if (next_ == contents_.files.size()) return write_texts();
     if (opened_->model.source) TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
     const TensorFile& file = contents_.files[next_++];
+    TSR_RETURN_IF_ERROR(create_folder_of(file.name));
     TSR_ASSIGN_OR_RETURN(TensorFileWriter writer, TensorFileWriter::create(file, path_of(file.name)));
     writer_.emplace(std::move(writer));
   }
@@ -291,13 +301,7 @@ Status Export::write_slice() {
 
 Status Export::write_texts() {
   for (const auto& [name, text] : contents_.texts) {
-    if (const size_t slash = name.rfind('/'); slash != name.npos) {
-      std::error_code error;
-      std::filesystem::create_directory(path_of(name.substr(0, slash)), error);
-      if (error)
-        return Status(StatusCode::kIo,
-                      format("{}: cannot create: {}", path_of(name.substr(0, slash)), error.message()));
-    }
+    TSR_RETURN_IF_ERROR(create_folder_of(name));
     TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path_of(name)));
     TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
     TSR_RETURN_IF_ERROR(file.commit());

@@ -64,6 +64,7 @@ class Export {
   Status write_slice();
   Status write_texts();
   std::string path_of(const std::string& name) const;
+  Status create_folder_of(const std::string& name) const;  // a file in a folder of the export's
 
   const std::string in_;  // source path; empty: a model in memory
   const std::string out_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "graph/base/text.h"
@@ -13,6 +14,7 @@
 #include "serialize/export/safetensors_writer.h"
 #include "serialize/export/sentence_files.h"
 #include "serialize/generation_config.h"
+#include "serialize/import/sentence_modules.h"
 #include "serialize/quantization.h"
 #include "text/python_json.h"
 
@@ -60,6 +62,10 @@ void rename_tensors(std::vector<TensorSource>& tensors, const ModelConfig& confi
   }
 }
 
+DenseModules dense_modules(const ExportedConfig& exported) {
+  return exported.decoder ? exported.decoder->dense : exported.encoder ? exported.encoder->dense : DenseModules();
+}
+
 // Ids are the tokenizer's; without recommended settings the class defaults apply.
 Json generation_config(const Model& model, const Json& ids) {
   const auto recommended = model.metadata.find(std::string(kGenerationConfigKey));
@@ -68,6 +74,32 @@ Json generation_config(const Model& model, const Json& ids) {
   if (config.empty()) config["_from_model_config"] = true;
   config.update(ids);
   return config;
+}
+
+// Files of sentence-transformers. Dense modules exist there behind the pooling of texts alone.
+Status add_sentence_files(const ExportedConfig& exported, const Model& model, ExportContents& contents) {
+  const auto channels = exported.config.sizes.find("C");
+  if (channels == exported.config.sizes.end()) return {};
+  const DenseModules dense = dense_modules(exported);
+  const bool is_causal = exported.decoder && exported.decoder->causal;
+  const std::string_view pooling = dense.widths.empty() ? "" : is_causal ? "last" : "mean";  // as embedders pool
+  auto files = sentence_files(model, channels->second, dense, pooling);
+  if (files.empty() && !dense.widths.empty())
+    return Status(StatusCode::kUnsupported, format("the model has Dense modules (dense), and its file says pooling '{}': folders of "
+                                                   "sentence-transformers have them behind mean, cls or last alone",
+                                                   model.metadata.at(kPoolingKey)));
+  for (auto& file : files) contents.texts.push_back(std::move(file));
+  return {};
+}
+
+bool is_sentence_folder(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  const bool is_dense = name.ends_with("_Dense");
+  std::error_code error;
+  return (name == "1_Pooling" || is_dense) && entry.is_directory(error) && !entry.is_symlink(error) &&
+         std::ranges::all_of(fs::directory_iterator(entry.path(), error), [&](const auto& each) {
+           return each.path().filename() == kConfig || (is_dense && each.path().filename() == "model.safetensors");
+         });
 }
 
 std::string text_of(const Json& json) {
@@ -94,6 +126,9 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   if (exported.decoder) layout.states = state_heads(exported.decoder->recurrent, false);
   layout.vector_type = encode_matrices(opened.parameters, settings);
   layout.only_exact = !settings.type;
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorFile> dense_files, dense_module_files(dense_modules(exported), opened.parameters));
+  for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
+    if (model.graph.tensor(id).name.starts_with("dense.")) layout.left_out.insert(model.graph.tensor(id).name);
   TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
                        foreign_tensors(model.graph, std::move(opened.parameters), layout));
   rename_tensors(tensors, exported.config);
@@ -111,10 +146,9 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   config[std::string(kExportedBy)] = kUs;
   TSR_ASSIGN_OR_RETURN(SafetensorsFiles files, safetensors_files(std::move(tensors), settings.shard_bytes));
   contents.files = std::move(files.files);
+  std::ranges::move(dense_files, std::back_inserter(contents.files));
   contents.texts.emplace_back(kConfig, text_of(config));
-  const auto channels = exported.config.sizes.find("C");
-  if (channels != exported.config.sizes.end())
-    for (auto& file : sentence_files(model, channels->second)) contents.texts.push_back(std::move(file));
+  TSR_RETURN_IF_ERROR(add_sentence_files(exported, model, contents));
   if (!exported.encoder)
     contents.texts.emplace_back("generation_config.json", text_of(generation_config(model, tokenizer.ids)));
   if (!files.index.empty()) contents.texts.emplace_back("model.safetensors.index.json", files.index + "\n");
@@ -131,11 +165,7 @@ Status may_replace_huggingface(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_pooling =
-        name == "1_Pooling" && entry.is_directory(error) && !entry.is_symlink(error) &&
-        std::ranges::all_of(fs::directory_iterator(entry.path(), error),
-                            [](const auto& each) { return each.path().filename() == kConfig; });
-    const bool is_ours = is_pooling || (entry.is_regular_file(error) && !entry.is_symlink(error) &&
+    const bool is_ours = is_sentence_folder(entry) || (entry.is_regular_file(error) && !entry.is_symlink(error) &&
                                         (name.ends_with(".json") || name == "chat_template.jinja" ||
                                          (name.starts_with("model") && name.ends_with(".safetensors"))));
     if (!is_ours) return refuse(format("has '{}', which no export writes", name));

@@ -84,17 +84,13 @@ class GgufReader final : public GgufKeys {
       config().sizes["H"] = 1;
     }
     for (const bool wanted : {true, false}) {
-      if (wanted && architecture_.bidirectional) {
-        name_of("attention.causal");
-        config().flags["causal"] = config().flags["head"] = false;
-        continue;
-      }
       const char* const key = wanted ? "attention.causal" : "use_parallel_residual";
       const bool value = take(file_.flag(name_of(key), wanted), wanted);
-      if (value != wanted)
+      if (value != wanted && !(wanted && architecture_.bidirectional))
         fail(StatusCode::kUnsupported,
              format("{}{} is {}; only models with {} can be imported", prefix_, key, value, wanted));
     }
+    if (architecture_.bidirectional) config().flags["causal"] = config().flags["head"] = false;
     read_experts();
   }
 
@@ -292,7 +288,6 @@ class GgufReader final : public GgufKeys {
     std::vector<int64_t> widths = take(read_dense_widths(file_, prefix_, C()), std::vector<int64_t>());
     if (!widths.empty()) config().lists["dense"] = std::move(widths);
   }
-
   int64_t stated_size(std::string_view key) override { return layer_integer(key, 0); }
 
   // Heads are as in the model, or as the reader computes: of the latent vector's width.

@@ -9,6 +9,7 @@
 #include "graph/models/model_family.h"
 #include "serialize/class_head.h"
 #include "serialize/generation_config.h"
+#include "serialize/import/dense_modules.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/huggingface_encoder_config.h"
@@ -156,6 +157,11 @@ void skip_ignored(HuggingfaceConfig& config, const ForeignFile& file, ForeignPla
     config.used.emplace_back(beginning + "*", format("left out: {} {}", count, count == 1 ? "tensor" : "tensors"));
 }
 
+ForeignTensors joined(ForeignTensors tensors, const ForeignTensors& further) {
+  tensors.insert(further.begin(), further.end());
+  return tensors;
+}
+
 // Keys and values of layers that read those of earlier ones.
 void skip_shared_keys(HuggingfaceConfig& config, const ForeignFile& file, ForeignPlaces& places) {
   const ModelConfig& model = config.config;
@@ -201,7 +207,14 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
                          quote_json(*wanted, 80), opened_name));
   TSR_ASSIGN_OR_RETURN(const WeightFiles files, find_weight_files(folder, opened_name));
   TSR_ASSIGN_OR_RETURN(ForeignFile file, read_weight_files(folder, files));
-  const std::vector<StoredTensors> stored = stored_tensors(file.tensors);
+  OpenedModel opened;
+  Model& model = opened.model;
+  const int64_t channels = config.config.sizes["C"];
+  TSR_ASSIGN_OR_RETURN(const std::vector<DenseModule> dense,
+                       read_sentence_modules(folder.empty() ? std::string(".") : folder, channels, model.metadata));
+  TSR_RETURN_IF_ERROR(add_dense_sizes(dense, config.config));
+  TSR_ASSIGN_OR_RETURN(const ForeignTensors dense_tensors, join_dense_files(dense, channels, file));
+  const std::vector<StoredTensors> stored = stored_tensors(joined(file.tensors, dense_tensors));
   if (config.quantization) {  // its patterns are of the file's own names
     if (config.quantization->method == FolderQuantization::Method::kBitsandbytes &&
         config.config.family == "gpt2")
@@ -216,14 +229,13 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   else
     rename_decoder_tensors(file.tensors, config);
 
-  OpenedModel opened;
-  Model& model = opened.model;
   const ModelFamily* const family = find_model_family(config.config.family);
   TSR_CHECK(family != nullptr, "a configuration is of a family");
   const bool is_mxfp4 =
       config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
-  const ForeignNames own_names = with_draft_layer(family->huggingface, config.config);
-  const ForeignNames names = is_mxfp4 ? own_names.preceded_by(kMxfp4ExpertNames) : names_of_experts(own_names, file.tensors, config.config.sizes["C"]);
+  ForeignNames own_names = with_draft_layer(family->huggingface, config.config);
+  if (!dense.empty()) own_names = own_names.preceded_by(kDenseModuleNames);
+  const ForeignNames names = is_mxfp4 ? own_names.preceded_by(kMxfp4ExpertNames) : names_of_experts(own_names, file.tensors, channels);
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   skip_shared_keys(config, file, places);
@@ -234,6 +246,8 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     read_draft_block(file, names, config);
   }
   skip_ignored(config, file, places);
+  file.tensors = joined(std::move(file.tensors), dense_tensors);
+  add_absent_biases(dense, places);
   if (const auto heads = config.config.sizes.find("GS"); heads != config.config.sizes.end()) places.key_heads = heads->second;
   if (config.scaling) {
     places.computed.emplace("rope_factors", source_in_memory("rope_factors", config.scaling->values()));
@@ -253,12 +267,10 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     model.metadata[std::string(kClassActivationKey)] = config.class_activation;
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
   TSR_RETURN_IF_ERROR(read_generation_config(folder, model));
-  TSR_RETURN_IF_ERROR(read_sentence_modules(folder.empty() ? std::string(".") : folder,
-                                            config.config.sizes["C"], model.metadata));
   TSR_ASSIGN_OR_RETURN(model.tokenizer, hf_folder_tokenizer(folder.empty() ? std::string(".") : folder));
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";
-  model.origin.files = static_cast<int64_t>(files.paths.size());
+  model.origin.files = static_cast<int64_t>(files.paths.size() + dense.size());
   model.origin.unread = files.unread;
   model.origin.stored = stored;
   model.origin.used = std::move(config.used);

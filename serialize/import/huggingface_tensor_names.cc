@@ -92,10 +92,16 @@ Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConf
     places.used.insert(head);
     return {};
   }
+  const auto is_off = [&](const char* flag) { return model.flags.contains(flag) && !model.flags[flag]; };
+  if (is_off("head")) {  // the model's vectors pass through Dense modules
+    places.used.insert(head);
+    return {};
+  }
   bool& tied = model.flags["tied"];
   const auto stored = file.tensors.find(head);
   if (stored == file.tensors.end()) {
-    if (tied || is_encoder) return {};
+    const bool is_of_vectors = config.is_base && is_off("causal");
+    if ((tied && !is_of_vectors) || is_encoder) return {};
     model.flags["head"] = false;
     config.used.emplace_back(head, "missing: the model has no output projection, and computes hidden states alone");
     return {};

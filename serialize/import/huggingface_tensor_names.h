@@ -16,7 +16,8 @@ void rename_decoder_tensors(ForeignTensors& tensors, const HuggingfaceConfig& co
 
 // Determines the output projection. Sets flag "tied" if the file has no separate one; as
 // in transformers one that differs from the embedding counts, and one without an embedding
-// serves as both. Without a projection, flag "head" = 0. `used`: tensors accounted for.
+// serves as both. Without a projection, flag "head" = 0, as in a base class with attention in both directions, which computes no
+// logits. `used`: tensors accounted for.
 Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config,
                    ForeignPlaces& places);
 

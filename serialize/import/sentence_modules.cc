@@ -6,6 +6,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "graph/models/dense_modules.h"
 #include "serialize/import/json_fields.h"
 #include "serialize/model.h"
 #include "text/json.h"
@@ -77,8 +78,22 @@ Status read_pooling(const std::string& path, int64_t channels, std::map<std::str
 // "sentence_transformers.models.Pooling" -> "Pooling"
 std::string_view class_name(std::string_view type) { return type.substr(type.rfind('.') + 1); }
 
+// Appends a module between Pooling and Normalize.
+Status read_dense(const std::string& where, const std::string& folder, int64_t channels,
+                  const std::map<std::string, std::string>& metadata, std::vector<DenseModule>& dense) {
+  const bool is_after_pooling = metadata.contains(kPoolingKey);
+  if (!is_after_pooling || metadata.contains(kNormalizeKey))
+    return Status(StatusCode::kUnsupported, format("{} has a module Dense {}; wanted between Pooling and Normalize", where,
+                                                   is_after_pooling ? "after Normalize" : "before Pooling"));
+  if (std::ssize(dense) == kMostDenseModules)
+    return Status(StatusCode::kUnsupported, format("{} has more than {} Dense modules", where, kMostDenseModules));
+  TSR_ASSIGN_OR_RETURN(DenseModule module, read_dense_module(folder, dense.empty() ? channels : dense.back().width));
+  dense.push_back(std::move(module));
+  return {};
+}
+
 Status read_module(const std::string& folder, const Json& module, int64_t channels,
-                   std::map<std::string, std::string>& metadata) {
+                   std::map<std::string, std::string>& metadata, std::vector<DenseModule>& dense) {
   const std::string where = folder + "/modules.json";
   if (!module.is_object())
     return Status(StatusCode::kCorrupt,
@@ -96,6 +111,7 @@ Status read_module(const std::string& folder, const Json& module, int64_t channe
     metadata[kNormalizeKey] = "1";
     return {};
   }
+  if (name == "Dense") return read_dense(where, folder + "/" + path, channels, metadata, dense);
   if (name == "Pooling") {
     const std::string config = folder + "/" + (path.empty() ? "" : path + "/") + "config.json";
     if (!exists(config))
@@ -104,13 +120,14 @@ Status read_module(const std::string& folder, const Json& module, int64_t channe
   }
   return Status(
       StatusCode::kUnsupported,
-      format("{} has a module '{}'; known: Transformer, Pooling, Normalize", where, quote(type, 80)));
+      format("{} has a module '{}'; known: Transformer, Pooling, Dense, Normalize", where, quote(type, 80)));
 }
 
 }  // namespace
 
-Status read_sentence_modules(const std::string& folder, int64_t channels,
-                             std::map<std::string, std::string>& metadata) {
+Result<std::vector<DenseModule>> read_sentence_modules(const std::string& folder, int64_t channels,
+                                                       std::map<std::string, std::string>& metadata) {
+  std::vector<DenseModule> dense;
   const std::string modules_path = folder + "/modules.json", pooling = folder + "/1_Pooling/config.json",
                     settings = folder + "/sentence_bert_config.json";
   if (exists(modules_path)) {
@@ -118,7 +135,7 @@ Status read_sentence_modules(const std::string& folder, int64_t channels,
     if (!modules.is_array() || modules.size() > kMostModules)
       return Status(StatusCode::kCorrupt,
                     format("{} is {}, wanted a list of modules", modules_path, quote_json(modules, 60)));
-    for (const Json& module : modules) TSR_RETURN_IF_ERROR(read_module(folder, module, channels, metadata));
+    for (const Json& module : modules) TSR_RETURN_IF_ERROR(read_module(folder, module, channels, metadata, dense));
   } else if (exists(pooling)) {
     TSR_RETURN_IF_ERROR(read_pooling(pooling, channels, metadata));
   }
@@ -131,7 +148,7 @@ Status read_sentence_modules(const std::string& folder, int64_t channels,
                  prompts, quote_json(json["default_prompt_name"], 60)));
     metadata[kSentenceSettingsKey] = dump(json);
   }
-  if (!exists(settings)) return {};
+  if (!exists(settings)) return dense;
   TSR_ASSIGN_OR_RETURN(const Json json, read_json(settings));
   if (!json.is_object())
     return Status(StatusCode::kCorrupt, format("{} is {}, wanted an object", settings, quote_json(json, 60)));
@@ -140,7 +157,7 @@ Status read_sentence_modules(const std::string& folder, int64_t channels,
   fields.wants("do_lower_case", false, "texts as they are given");
   TSR_RETURN_IF_ERROR(fields.status());
   if (tokens > 0) metadata[kEmbeddingTokensKey] = to_text(tokens);
-  return {};
+  return dense;
 }
 
 }  // namespace tessera

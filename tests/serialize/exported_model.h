@@ -52,6 +52,8 @@ inline OpenedModel model_of(const std::string& shorthand) {
 inline void write(const ExportContents& contents, const std::string& path) {
   if (contents.is_folder) std::filesystem::create_directory(path);
   for (const TensorFile& file : contents.files) {
+    if (const size_t slash = file.name.rfind('/'); slash != file.name.npos)
+      std::filesystem::create_directory(path + "/" + file.name.substr(0, slash));
     auto writer = TensorFileWriter::create(file, contents.is_folder ? path + "/" + file.name : path);
     REQUIRE(writer.ok());
     while (!writer->is_done()) {
