@@ -15,7 +15,6 @@ DenseModules read_dense_modules(ConfigReader& config) {
 TensorId add_dense_modules(LayerBuilder& b, const DenseModules& modules, TensorId x, int64_t C) {
   for (size_t i = 0; i < modules.widths.size(); ++i) {
     const std::string name = format("dense.{}", i);
-    b.scope(name);
     x = b.linear(x, name, C, modules.widths[i], modules.bias);
     C = modules.widths[i];
   }

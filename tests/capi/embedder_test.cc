@@ -15,6 +15,8 @@ namespace {
 
 constexpr const char* kBert = "bert:L=2,C=32,H=4,F=48,V=256,T=64,mlm=0";
 constexpr const char* kModern = "modernbert:L=4,C=32,H=4,F=48,V=256,T=64,mlm=0,window=5";
+constexpr const char* kGemma =
+    "gemma3:L=2,C=32,H=4,KV=2,D=8,F=48,V=256,T=64,window=5,tied,rope_half,causal=0,head=0,dense=64|16";
 constexpr const char* kClassifier = "bert:L=1,C=32,H=4,F=48,V=256,T=64,N=3";
 
 const std::vector<std::string> kTexts = {"a", "the tiles of one mosaic",
@@ -92,10 +94,11 @@ TEST_CASE("a text's row is the same alone, among others and in pieces, to the bi
 
 TEST_CASE("rows over devices are those of one") {
   const Runtime rt = runtime();
-  for (const char* description : {kBert, kModern}) {
+  for (const char* description : {kBert, kModern, kGemma}) {
     CAPTURE(description);
     const Model model = described_with_bytes(description, 7);
     const std::vector<std::string> texts = {kTexts[1], kTexts[2], kTexts[4]};
+    CHECK(width_of(embedder(rt, model)) == (description == kGemma ? 16 : 32));
     const std::vector<float> alone = rows_of(embedder(rt, model), texts);
     for (const char* parallel : {"dp=2", "tp=2", "pp=2"}) {
       CAPTURE(parallel);

@@ -140,6 +140,18 @@ TEST_CASE("parameters of a mixture of experts are named as documented") {
         doctest::Approx(0.02 / std::sqrt(2.0)));
 }
 
+TEST_CASE("Dense modules are behind hidden states, whose width is then theirs") {
+  const Graph graph = model("gemma3:L=1,C=32,H=4,KV=2,D=8,F=48,V=65,T=16,window=5,tied,rope_half,causal=0,head=0,dense=48|24,dense_bias");
+  const std::vector<std::string> all = names(graph, TensorKind::kParameter);
+  CHECK(std::vector<std::string>(all.end() - 5, all.end()) ==
+        std::vector<std::string>{"final_norm", "dense.0", "dense.0.bias", "dense.1", "dense.1.bias"});
+  CHECK(graph.type(*graph.find_tensor("dense.1")).shape == Shape{24, 48});
+  CHECK(graph.type(*graph.find_output("hidden")).shape.dims().back() == 24);
+  const Graph encoder = model("bert:L=1,C=32,H=4,F=48,V=65,T=16,dense=24");
+  CHECK(encoder.type(*encoder.find_output("hidden")).shape.dims().back() == 24);
+  CHECK(encoder.type(*encoder.find_output("logits")).shape.dims().back() == 65);
+}
+
 TEST_CASE("slots follow the length of a sequence: its even share times the capacity") {
   const auto slots = [](std::string_view shorthand, int64_t T) {
     const std::pair<std::string, int64_t> values[] = {{"B", 3}, {"T", T}};
@@ -198,6 +210,10 @@ TEST_CASE("a wrong shorthand names what is wrong and gives an example") {
     return graph.ok() ? std::string() : std::string(graph.status().message());
   };
   CHECK(message("lama:L=1").find("'lama' is not known") != std::string::npos);
+  CHECK(message("llama:L=1,C=32,H=4,F=48,V=65,T=16,dense=8").find("dense with head = 1") != std::string::npos);
+  CHECK(message("llama:L=1,C=32,H=4,F=48,V=65,T=16,head=0,dense=0").find("dense has 0, wanted 1 to") != std::string::npos);
+  CHECK(message("bert:L=1,C=32,H=4,F=48,V=65,T=16,dense=1|2|3|4|5").find("dense has 5 numbers, wanted at most 4") != std::string::npos);
+  CHECK(message("bert:L=1,C=32,H=4,F=48,V=65,T=16,dense_bias").find("dense_bias without dense") != std::string::npos);
   CHECK(message("moe:L=1,C=32,H=4,F=48,E=2,K=3,V=65,T=16").find("K = 3 experts") != std::string::npos);
   CHECK(message("llama:L=1,C=32,H=4,F=48,V=65").find("size T is missing") != std::string::npos);
   CHECK(message("gpt2:L=1,C=32,H=4,V=65,T=16,KV=2").find("'KV' is not known") != std::string::npos);

@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "serialize/export/gguf_export.h"
 #include "serialize/export/huggingface_export.h"
+#include "serialize/import/gguf_file.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/opened_model.h"
 #include "tests/serialize/gguf_builder.h"
@@ -54,7 +55,14 @@ const std::vector<std::string> kFolderModels = {
     "gemma3:L=1,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,classes=3",
     "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,F=10,E=4,K=2,FS=20,V=11,T=16,norm_eps=1e-6,classes=2",
     "gpt2:L=1,C=12,H=3,V=11,T=16,classes=2",
+    "gemma3:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,causal=0,head=0",
+    "gemma3:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,causal=0,head=0,dense=20|12",
+    "qwen3:L=1,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half,head=0,dense=7",
+    "bert:L=1,C=12,H=3,F=10,V=11,T=16,mlm=0,dense=9|8|7,dense_bias",
 };
+// EmbeddingGemma's form.
+const std::string kEmbeddingGemma =
+    "gemma3:L=7,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,causal=0,head=0,dense=20|12";
 
 OpenedModel model_of(const std::string& shorthand) {
   const auto config = parse_shorthand(shorthand);
@@ -81,6 +89,8 @@ OpenedModel model_of(const std::string& shorthand) {
 void write(const ExportContents& contents, const std::string& path) {
   if (contents.is_folder) std::filesystem::create_directory(path);
   for (const TensorFile& file : contents.files) {
+    if (const size_t slash = file.name.find('/'); slash != file.name.npos)
+      std::filesystem::create_directory(path + "/" + file.name.substr(0, slash));
     auto writer = TensorFileWriter::create(file, contents.is_folder ? path + "/" + file.name : path);
     REQUIRE(writer.ok());
     while (!writer->is_done()) REQUIRE(writer->write_slice().ok());
@@ -91,6 +101,12 @@ void write(const ExportContents& contents, const std::string& path) {
       std::filesystem::create_directory(path + "/" + name.substr(0, slash));
     write_text_file(path + "/" + name, text);
   }
+}
+
+void write_in_folder(OpenedModel model, const std::string& path) {
+  auto contents = huggingface_contents(model, {});
+  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
+  write(*contents, path);
 }
 
 Result<OpenedModel> open_path(const std::string& path) {
@@ -242,7 +258,9 @@ TEST_CASE("sentence-transformers' files go with the folder, and wrong ones are r
   refused(pooling, "{", StatusCode::kCorrupt, "is not JSON");
   refused(pooling, "{}", StatusCode::kUnsupported, "0 kinds of pooling");
   refused(modules, R"([{"type":"sentence_transformers.models.Dense","path":"2_Dense"}])",
-          StatusCode::kUnsupported, "module 'sentence_transformers.models.Dense'");
+          StatusCode::kUnsupported, "module Dense before Pooling");
+  refused(modules, R"([{"type":"sentence_transformers.models.LSTM","path":"2_LSTM"}])", StatusCode::kUnsupported,
+          "module 'sentence_transformers.models.LSTM'; known: Transformer, Pooling, Dense, Normalize");
   refused(modules, R"([{"type":"a.Pooling","path":"../.."}])", StatusCode::kCorrupt, "path is '../..'");
   refused(modules, R"([{"type":"a.Pooling","path":"absent"}])", StatusCode::kNotFound,
           "absent/config.json is missing");
@@ -255,6 +273,105 @@ TEST_CASE("sentence-transformers' files go with the folder, and wrong ones are r
   write_text_file(folder + "/config_sentence_transformers.json", R"({"prompts":{}})");
   refused(folder + "/config_sentence_transformers.json", R"({"default_prompt_name":"query"})",
           StatusCode::kUnsupported, "default_prompt_name is \"query\"");
+}
+
+TEST_CASE("Dense modules go with the folder, and others than layers of the model are refused by name") {
+  const ScratchFolder scratch;
+  OpenedModel before = model_of(kEmbeddingGemma);
+  before.model.metadata.insert({{"pooling", "mean"}, {"normalize", "1"}});
+  const std::string folder = scratch / "gemma", dense = folder + "/2_Dense/config.json", modules = folder + "/modules.json";
+  auto contents = huggingface_contents(before, {});
+  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
+  write(*contents, folder);
+  CHECK(may_replace_huggingface(folder).ok());
+  const auto config = parse_json(read_text_file(folder + "/config.json"), "config.json");
+  REQUIRE(config.ok());
+  CHECK((*config)["architectures"][0] == "Gemma3TextModel");
+  CHECK((*config)["use_bidirectional_attention"] == true);
+  CHECK((*config)["sliding_window"] == 8);  // both sides of a window of 5
+  CHECK(!config->contains("is_causal"));
+  const auto list = parse_json(read_text_file(modules), "modules.json");
+  REQUIRE(list.ok());
+  std::string paths;
+  for (const Json& each : *list) paths += each["path"].get<std::string>() + " ";
+  CHECK(paths == " 1_Pooling 2_Dense 3_Dense 4_Normalize ");
+  const OpenedModel after = opened(folder);
+  CHECK(values_of(after) == values_of(model_of(kEmbeddingGemma)));
+  CHECK(after.model.origin.files == 3);
+
+  const auto refused = [&](const std::string& path, const std::string& text, StatusCode code, std::string_view words) {
+    const std::string good = read_text_file(path);
+    write_text_file(path, text);
+    const Status status = open_path(folder).status();
+    write_text_file(path, good);
+    CAPTURE(text);
+    CAPTURE(status.to_string());
+    CHECK(status.code() == code);
+    CHECK(status.message().find(words) != std::string_view::npos);
+  };
+  const std::string identity = R"("activation_function":"torch.nn.modules.linear.Identity"})";
+  refused(dense, R"({"in_features":12,"out_features":20,"bias":false,"activation_function":"torch.nn.modules.activation.Tanh"})",
+          StatusCode::kUnsupported, "activation_function is 'torch.nn.modules.activation.Tanh'");
+  refused(dense, R"({"in_features":12,"out_features":20,"bias":false})", StatusCode::kUnsupported, "activation.Tanh");  // the default
+  refused(dense, R"({"in_features":11,"out_features":20,"bias":false,)" + identity, StatusCode::kCorrupt, "in_features is 11");
+  refused(dense, R"({"in_features":12,"out_features":21,"bias":false,)" + identity, StatusCode::kCorrupt, "in_features is 20");
+  refused(dense, R"({"in_features":12,"out_features":20,"bias":true,)" + identity, StatusCode::kCorrupt, "has no tensor 'linear.bias'");
+  refused(dense, R"({"in_features":12,"out_features":20,"bias":false,"module_input_name":"token_embeddings",)" + identity,
+          StatusCode::kUnsupported, "module_input_name");
+  refused(modules, R"([{"type":"a.Pooling","path":"1_Pooling"},{"type":"a.Normalize","path":""},{"type":"a.Dense","path":"2_Dense"}])",
+          StatusCode::kUnsupported, "module Dense after Normalize");
+  refused(modules, R"([{"type":"a.Pooling","path":"1_Pooling"},{"type":"a.Dense","path":"absent"}])", StatusCode::kNotFound,
+          "absent/config.json is missing");
+  std::filesystem::rename(folder + "/2_Dense/model.safetensors", folder + "/2_Dense/pytorch_model.bin");
+  CHECK(open_path(folder).status().message().find("weights in pytorch_model.bin; save them as model.safetensors") != std::string_view::npos);
+}
+
+TEST_CASE("a Dense module without a bias has zeros where another has one") {
+  const ScratchFolder scratch;
+  const std::string shorthand = "qwen3:L=1,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half,head=0,dense=20|12";
+  write_in_folder(model_of(shorthand), scratch / "plain");
+  write_in_folder(model_of(shorthand + ",dense_bias"), scratch / "biased");
+  for (const char* const file : {"/config.json", "/model.safetensors"})
+    std::filesystem::copy_file((scratch / "biased") + "/3_Dense" + file, (scratch / "plain") + "/3_Dense" + file,
+                               std::filesystem::copy_options::overwrite_existing);
+  auto values = values_of(opened(scratch / "plain"));
+  CHECK(values.at("dense.0.bias") == std::vector<float>(20));
+  const auto biased = values_of(model_of(shorthand + ",dense_bias"));
+  CHECK(values.at("dense.1.bias") == biased.at("dense.1.bias"));
+  CHECK(values.at("dense.1") == biased.at("dense.1"));
+}
+
+TEST_CASE("EmbeddingGemma's gguf file has attention in both directions and its Dense modules") {
+  const ScratchFolder scratch;
+  OpenedModel before = model_of(kEmbeddingGemma);
+  before.model.metadata["pooling"] = "mean";
+  auto contents = gguf_contents(before, {});
+  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
+  CHECK(std::ranges::none_of(contents->notes, [](const std::string& note) { return note.find("projection") != note.npos; }));
+  write(*contents, scratch / "gemma.gguf");
+  const auto source = open_file(scratch / "gemma.gguf");
+  REQUIRE(source.ok());
+  const GgufFile file = *GgufFile::open(*source);
+  CHECK(*file.text("general.architecture") == "gemma-embedding");
+  CHECK(*file.integer("gemma-embedding.attention.sliding_window") == 8);
+  CHECK(*file.integer("gemma-embedding.pooling_type") == 1);
+  CHECK(*file.integer("gemma-embedding.dense_2_feat_out") == 20);
+  CHECK(*file.integer("gemma-embedding.dense_3_feat_in") == 20);
+  CHECK(file.tensors().contains("dense_3.weight"));
+  const OpenedModel after = opened(scratch / "gemma.gguf");
+  CHECK(values_of(after) == values_of(model_of(kEmbeddingGemma)));
+  CHECK(print(after.model.graph) == print(model_of(kEmbeddingGemma).model.graph));
+
+  const auto refusal = [](const std::string& shorthand) {
+    OpenedModel model = model_of(shorthand);
+    return std::string(gguf_contents(model, {}).status().message());
+  };
+  const std::string form = "gemma3:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,causal=0";
+  CHECK(refusal(form + ",head=0,dense=20").find("no word for width 0 of dense = 20") != std::string::npos);
+  CHECK(refusal(form + ",head=0,dense=12,dense_bias").find("no word for dense_bias") != std::string::npos);
+  CHECK(refusal(form).find("no word for a projection onto the vocabulary") != std::string::npos);
+  CHECK(refusal("qwen3:L=1,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,rope_half,head=0,dense=12").find("width 0 of dense") != std::string::npos);
+  CHECK(refusal(form + ",head=0").empty());
 }
 
 TEST_CASE("configurations of encoders that change the result are refused by name") {
