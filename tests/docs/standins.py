@@ -41,6 +41,7 @@ MODELS = {
     "SmolLM2-135M-Instruct.Q4_1.gguf": _LLAMA, "base-folder": _LLAMA, "folder": _LLAMA, "bitsandbytes-folder": _LLAMA,
     "nomic-embed.gguf": "nomic-bert:L=1,C=32,H=2,F=48,V=256,T=128,mlm=0",
     "all-MiniLM-L6-v2": "bert:L=1,C=32,H=2,F=48,V=256,T=128,mlm=0",
+    "embeddinggemma-300m": "gemma3:L=2,C=32,H=2,KV=1,D=16,F=48,V=256,T=128,window=9,tied,rope_half,causal=0,head=0,dense=64|32",
     "sentiment-model": "bert:L=1,C=32,H=2,F=48,V=256,T=128,N=2",
     "cross-encoder": "bert:L=1,C=32,H=2,F=48,V=256,T=128,N=1",
 }

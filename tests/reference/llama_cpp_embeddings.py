@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""llama_cpp_embeddings.py FILE IDS: the vector of each token by llama.cpp, f32 [tokens, width], on stdout.
+"""llama_cpp_embeddings.py FILE IDS [pooled]: the vector of each token by llama.cpp, f32 [tokens, width], on stdout; with
+"pooled" one of the text, as the file says, behind its Dense modules.
 
 IDS is a JSON list; of texts in place of numbers: the vector of each text, pooled as the file says and scaled to length
-1. Needs llama-cpp-python and numpy; encoders.py and sentence_embeddings.py run it."""
+1. Needs llama-cpp-python and numpy; dense_modules.py, encoders.py and sentence_embeddings.py run it."""
 import json
 import os
 import sys
@@ -28,7 +29,8 @@ settings = ll.llama_context_default_params()
 settings.n_ctx = settings.n_batch = settings.n_ubatch = 64
 settings.n_threads = settings.n_threads_batch = 1
 settings.embeddings = True
-settings.pooling_type = ll.LLAMA_POOLING_TYPE_NONE
+is_pooled = sys.argv[3:] == ["pooled"]
+settings.pooling_type = ll.LLAMA_POOLING_TYPE_UNSPECIFIED if is_pooled else ll.LLAMA_POOLING_TYPE_NONE
 settings.flash_attn_type = 0
 context = ll.llama_init_from_model(model, settings)
 if not context:
@@ -41,5 +43,7 @@ for i, token in enumerate(ids):
 if ll.llama_encode(context, batch) != 0:
     raise SystemExit("llama_encode failed")
 width = ll.llama_model_n_embd(model)
-for i in range(len(ids)):
+if is_pooled:
+    out.write(np.ctypeslib.as_array(ll.llama_get_embeddings_seq(context, 0), (width,)).tobytes())
+for i in range(0 if is_pooled else len(ids)):
     out.write(np.ctypeslib.as_array(ll.llama_get_embeddings_ith(context, i), (width,)).tobytes())
