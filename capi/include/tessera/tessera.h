@@ -2615,7 +2615,7 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, const tsr_model* model
 TSR_API tsr_status* tsr_embedder_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                      tsr_embedder** out_embedder);
 
-/* Numbers of a row: C, or N. Codes: none. */
+/* Numbers of a row: C, of models with Dense modules the width of the last one, or N. Codes: none. */
 TSR_API tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out_count);
 
 /* Rows of texts, all at once: text [size] holds them one after another, lengths [text_count] the bytes of each, which add
