@@ -80,7 +80,8 @@ Result<DenseModule> read_dense_module(const std::string& folder, int64_t channel
   const std::string activation = fields.text("activation_function", "torch.nn.modules.activation.Tanh");  // the class's default
   if (activation.substr(activation.rfind('.') + 1) != kIdentity)
     fields.fail(StatusCode::kUnsupported,
-                format("activation_function is '{}'; a Dense module is a layer of the model only with torch.nn.modules.linear.Identity",
+                format("activation_function is '{}'; Dense modules are layers of the model with torch.nn.modules.linear.Identity "
+                       "alone",
                        quote(activation, 80)));
   for (const char* const key : {"module_input_name", "module_output_name"})
     if (fields.has(key)) fields.wants(key, "sentence_embedding", "vectors of texts");

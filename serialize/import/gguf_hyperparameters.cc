@@ -415,7 +415,8 @@ class GgufReader final : public GgufKeys {
 
   // Layers before leading_dense_block_count have a dense MLP in place of experts.
   void read_dense_first() {
-    std::vector<int64_t> layers = take(read_layers_after_dense(file_, name_of("leading_dense_block_count"), our_size("L")), std::vector<int64_t>());
+    const std::string name = name_of("leading_dense_block_count");
+    std::vector<int64_t> layers = take(read_layers_after_dense(file_, name, our_size("L")), std::vector<int64_t>());
     if (!layers.empty()) config().lists["expert_layers"] = std::move(layers);
   }
 

@@ -45,9 +45,11 @@ Result<std::vector<int64_t>> read_dense_widths(const GgufFile& file, const std::
     TSR_ASSIGN_OR_RETURN(const int64_t in, file.integer(module + "_feat_in", width));
     if (out == 0) continue;
     if (out < 0 || in != width)
-      return Status(StatusCode::kCorrupt, format("{} has {} features of {}, wanted more than 0 of the {} before it", module, out, in, width));
+      return Status(StatusCode::kCorrupt,
+                    format("{} has {} features of {}, wanted more than 0 of the {} before it", module, out, in, width));
     if (!is_first && widths.empty())
-      return Status(StatusCode::kUnsupported, format("{}_feat_out is {} without {}dense_2_feat_out, wanted both or none", module, out, prefix));
+      return Status(StatusCode::kUnsupported,
+                    format("{}_feat_out is {} without {}dense_2_feat_out, wanted both or none", module, out, prefix));
     widths.push_back(width = out);
   }
   return widths;

@@ -74,7 +74,11 @@ constexpr HuggingfaceClass kGemma3Classes[] = {
        k.attention_bias();
        k.score_divisor("query_pre_attn_scalar", 256);
        k.cap("final_logit_softcapping", "logit_softcap", 0);  // the class ignores attn_logit_softcapping
-       k.windows({.otherwise = 4096, .must_have = true, .every = 6, .every_key = "sliding_window_pattern", .both_directions = "true"});
+       k.windows({.otherwise = 4096,
+                  .must_have = true,
+                  .every = 6,
+                  .every_key = "sliding_window_pattern",
+                  .both_directions = "true"});
        k.rotations({.local_theta = 10000, .local_key = "rope_local_base_freq"});
      },
      0, "Gemma3Text"}};
