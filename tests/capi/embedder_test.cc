@@ -98,7 +98,7 @@ TEST_CASE("rows over devices are those of one") {
     CAPTURE(description);
     const Model model = described_with_bytes(description, 7);
     const std::vector<std::string> texts = {kTexts[1], kTexts[2], kTexts[4]};
-    CHECK(width_of(embedder(rt, model)) == (description == kGemma ? 16 : 32));
+    CHECK(width_of(embedder(rt, model)) == (description == kGemma ? 16u : 32u));
     const std::vector<float> alone = rows_of(embedder(rt, model), texts);
     for (const char* parallel : {"dp=2", "tp=2", "pp=2"}) {
       CAPTURE(parallel);

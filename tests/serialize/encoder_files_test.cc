@@ -360,7 +360,9 @@ TEST_CASE("EmbeddingGemma's gguf file has attention in both directions and its D
   CHECK(file.tensors().contains("dense_3.weight"));
   const OpenedModel after = opened(scratch / "gemma.gguf");
   CHECK(values_of(after) == values_of(model_of(kEmbeddingGemma)));
-  CHECK(print(after.model.graph) == print(model_of(kEmbeddingGemma).model.graph));
+  const std::string& description = after.model.metadata.at("description");
+  for (const char* const part : {"causal=0", "head=0", "dense=20|12", "windows=5|5|5|5|5|0|5"})
+    CHECK(description.find(part) != std::string::npos);
 
   const auto refusal = [](const std::string& shorthand) {
     OpenedModel model = model_of(shorthand);
