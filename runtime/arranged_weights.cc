@@ -69,7 +69,8 @@ class Variants {
 
 // Uses: how a rank's instructions use a slot.
 struct Uses {
-  std::vector<KernelInst*> weights;  // reading it whole, as operand 1
+  std::vector<KernelInst*> weights;  // reading it whole, as their weight
+  bool has_product = false;          // not rows of a table alone, which gain nothing
   bool has_others = false;
 };
 
@@ -84,11 +85,14 @@ std::vector<Uses> find_uses(RankProgram& rank) {
         for (size_t i = 0; i < kernel->inputs.size(); ++i) {
           const SlotRef& ref = kernel->inputs[i];
           const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
-          if (i == 1 && ref.slot >= 0 && ref.offset == 0 &&
-              bytes(desc.inputs[1]) == rank.slots[static_cast<size_t>(ref.slot)].bytes)
-            uses[static_cast<size_t>(ref.slot)].weights.push_back(kernel);
-          else
+          if (static_cast<int>(i) != desc.op->weight.operand || ref.slot < 0 || ref.offset != 0 ||
+              bytes(desc.inputs[i]) != rank.slots[static_cast<size_t>(ref.slot)].bytes) {
             other(ref);
+            continue;
+          }
+          Uses& of = uses[static_cast<size_t>(ref.slot)];
+          of.weights.push_back(kernel);
+          of.has_product |= desc.op->weight.use != WeightUse::kRows;
         }
       } else if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
         other(collective->in);
@@ -112,7 +116,7 @@ void take_arranged_variants(Program& program, DeviceSet& devices) {
     std::vector<Uses> uses = find_uses(rank);
     for (const int32_t slot : find_read_only_parameters(rank).slots) {
       const Uses& it = uses[static_cast<size_t>(slot)];
-      if (it.has_others || it.weights.empty()) continue;
+      if (it.has_others || !it.has_product) continue;
       if (!std::ranges::all_of(it.weights,
                                [&](const KernelInst* use) { return variants.exists(use->kernel); }))
         continue;
@@ -127,8 +131,10 @@ std::vector<ArrangedOperand> find_arranged(const RankProgram& rank) {
     for (const Instruction& instruction : entry.code)
       if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
         const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
-        if (desc.variant.ends_with(kInterleaved) && kernel->inputs[1].slot >= 0)
-          arranged[static_cast<size_t>(kernel->inputs[1].slot)] = {&desc, 1};
+        if (!desc.variant.ends_with(kInterleaved)) continue;
+        const int operand = desc.op->weight.operand;
+        const SlotRef& weight = kernel->inputs[static_cast<size_t>(operand)];
+        if (weight.slot >= 0) arranged[static_cast<size_t>(weight.slot)] = {&desc, operand};
       }
   return arranged;
 }

@@ -101,8 +101,12 @@ TEST_CASE("interleaving is a permutation of bytes with an inverse") {
           panel(static_cast<size_t>(lanes * dtype_bytes(type, p.K)));
       deinterleave_rows(type, p.N, p.K, w.data, back.data(), 0, p.N / lanes + 1);
       CHECK(back == p.blocks);
+      std::ranges::fill(back, std::byte{});
       interleave_panel(layout, lanes, blocks, p.blocks.data(), panel.data());
       CHECK(std::memcmp(panel.data(), w.data, panel.size()) == 0);
+      for (int64_t row = 0; row < p.N; ++row)
+        copy_row(w, row, back.data() + row * dtype_bytes(type, p.K));
+      CHECK(back == p.blocks);
     });
   }
 }

@@ -309,11 +309,11 @@ tsr_abi_error* weight_arrange(const tsr_abi_kernel_desc* desc, int32_t operand, 
   return guarded([&]() -> Status {
     const tessera::KernelSpec spec(*desc);
     // By name: a backend knows ops by the names of its kernel table alone.
-    if (spec.op() != "quantized_matmul" || operand != 1)
+    if (!(spec.op() == "quantized_matmul" && operand == 1) && !(spec.op() == "embedding" && operand == 0))
       return Status(StatusCode::kUnsupported,
                     tessera::format("operand {} of '{}' has one order alone", operand, spec.op()));
-    const std::span<const int64_t> w = spec.input_dims(1);
-    interleave_rows(spec.input_dtype(1), w[0], w[1], static_cast<const std::byte*>(in),
+    const std::span<const int64_t> w = spec.input_dims(operand);
+    interleave_rows(spec.input_dtype(operand), w[0], w[1], static_cast<const std::byte*>(in),
                     static_cast<std::byte*>(out), 0, (w[0] + interleaved_rows() - 1) / interleaved_rows());
     return {};
   });

@@ -55,6 +55,7 @@ constexpr KernelEntry kKernels[] = {
     {"div", "simd", prepare_div_simd},
     {"div", "reference", prepare_div},
     {"dropout", "reference", prepare_dropout},
+    {"embedding", "blocks", prepare_embedding_blocks, true},
     {"embedding", "reference", prepare_embedding},
     {"embedding_grad", "simd", prepare_embedding_grad_simd},
     {"embedding_grad", "reference", prepare_embedding_grad},

@@ -30,6 +30,7 @@ Result<PreparedKernel> prepare_cross_entropy_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_div(const KernelSpec& spec);
 Result<PreparedKernel> prepare_dropout(const KernelSpec& spec);
 Result<PreparedKernel> prepare_embedding(const KernelSpec& spec);
+Result<PreparedKernel> prepare_embedding_blocks(const KernelSpec& spec);
 Result<PreparedKernel> prepare_embedding_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_exp(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul(const KernelSpec& spec);

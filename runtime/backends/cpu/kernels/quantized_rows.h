@@ -44,6 +44,9 @@ int64_t interleaved_rows();
 void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
                      int64_t panel_begin, int64_t panel_end);
 
+// Copies a row in the file's layout; its blocks.
+void copy_row(const BlockMatrix& w, int64_t row, std::byte* out);
+
 // ---- activations = q8
 
 // Bytes of a quantised row, a multiple of 16.
