@@ -25,19 +25,6 @@ struct PanelFunctions {
 };
 
 }  // namespace
-void copy_row(const BlockMatrix& w, int64_t row, std::byte* out) {
-  const int64_t lanes = interleaved_rows(), lane = row % lanes, row_bytes = dtype_bytes(w.type, w.K);
-  if (!w.interleaved || row - lane + lanes > w.N) {
-    std::memcpy(out, w.data + row * row_bytes, static_cast<size_t>(row_bytes));
-    return;
-  }
-  const std::byte* from = w.data + (row - lane) * row_bytes;
-  for (int64_t block = 0; block < w.K / info(w.type).block_elements; ++block)
-    for (const BlockField& field : quantized_layout(w.type).fields)
-      for (int unit = 0; unit < field.units; ++unit, out += field.bytes, from += lanes * field.bytes)
-        std::memcpy(out, from + lane * field.bytes, field.bytes);
-}
-
 }  // namespace tessera::cpu
 #endif
 
