@@ -20,7 +20,7 @@ std::vector<int64_t> row_order(const HeadRows& heads) {
 }
 
 bool has_rotated_rows(std::string_view parameter) {
-  if (!parameter.starts_with("block.")) return false;
+  if (!parameter.starts_with("block.") && !parameter.starts_with("draft.")) return false;
   if (parameter.ends_with(".bias")) parameter.remove_suffix(5);
   const std::string_view leaf = parameter.substr(parameter.rfind('.') + 1);
   return leaf == "q" || leaf == "k" || leaf == "q_norm" || leaf == "k_norm";

@@ -107,7 +107,6 @@ struct GgufArchitecture {
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
   bool dense_layers = false;        // layers with a tensor ffn_up have no experts; feed_forward_length has their width
   bool optional_values = false;    // layers without a tensor for v take values from the keys' projection
-  bool has_draft_blocks = false;  // nextn_predict_layers
   // Attention in both directions, of which windows state the sum, and no projection onto the vocabulary.
   bool bidirectional = false;
 };

@@ -75,13 +75,6 @@ void write_general(const Model& model, const WrittenKeys& keys, const std::strin
   out.u32("general.alignment", static_cast<int64_t>(kGgufAlignment));
 }
 
-// The architecture's readers take a further layer for one of the model's.
-void leave_out_draft_block(const Graph& graph, WrittenKeys& keys, ForeignLayout& layout) {
-  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
-    if (graph.tensor(id).name.starts_with("draft.")) layout.left_out.insert(graph.tensor(id).name);
-  keys.notes.push_back(format("the block that predicts further tokens was left out: GGUF's {} has no place for it", keys.architecture));
-}
-
 }  // namespace
 
 Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettings& settings) {
@@ -95,7 +88,6 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
 
   const ForeignNames names = with_draft_layer(exported.family->gguf, exported.config);
   ForeignLayout layout{.names = names, .format = "GGUF", .left_out = {"rope_factors", std::string(kZeroBias)}};
-  if (exported.decoder && exported.decoder->MTP > 0 && !keys.has_draft_blocks) leave_out_draft_block(model.graph, keys, layout);
   if (is_encoder) {
     TSR_RETURN_IF_ERROR(cut_positions(opened, exported.encoder->position_offset));
     leave_out_heads(*exported.encoder, layout.left_out);

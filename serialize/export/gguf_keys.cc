@@ -25,7 +25,6 @@ class GgufKeyWriter final : public GgufKeys {
     keys.architecture = architecture.name;
     keys.rope_half = architecture.rope_half;
     keys.turned = architecture.turned;
-    keys.has_draft_blocks = architecture.has_draft_blocks;
   }
 
   // After the architecture's function.
@@ -169,6 +168,11 @@ class GgufKeyWriter final : public GgufKeys {
   void latent() override {
     is_latent_ = true;
     write_heads(m_->latent.VD);
+    draft_blocks("nextn_predict_layers");
+    if (m_->MTP > 0)
+      keys.notes.push_back(
+          "llama.cpp opens the file and cannot draft with its block: for that it wants keys and values of latent attention in two "
+          "matrices");
     write_experts();
     const ExpertSizes& e = m_->experts;
     out_.u32(key("attention.kv_lora_rank"), m_->latent.KA);
@@ -206,7 +210,7 @@ class GgufKeyWriter final : public GgufKeys {
 
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
   // Draft blocks, which block_count counts.
-  int64_t draft_count() const { return m_ != nullptr && architecture_.has_draft_blocks ? m_->MTP : 0; }
+  int64_t draft_count() const { return m_ != nullptr ? m_->MTP : 0; }
   int64_t largest_window() const { return m_->windows.empty() ? 0 : *std::ranges::max_element(m_->windows); }
   double scale_of_scores() const {
     return m_->attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m_->D)) : m_->attention_scale;

@@ -15,7 +15,6 @@ struct WrittenKeys {
   std::string architecture;
   bool rope_half = false;             // row order of rotated heads in the file
   bool turned = false;                // order of the heads of values in recurrent layers
-  bool has_draft_blocks = false;      // a draft block has a place in the file
   std::vector<TensorSource> factors;  // tensors of rotation factors
   std::vector<std::string> notes;
 };

@@ -294,6 +294,8 @@ class GgufReader final : public GgufKeys {
   void latent() override {
     is_latent_ = true;
     sizes();
+    if (our_size("E", 0) == 0)
+      fail(StatusCode::kUnsupported, format("a {} without experts (expert_count) is not supported", architecture_.name));
     draft_blocks("nextn_predict_layers");
     read_norm_and_base();
     // The norms of latent vectors have the epsilon of all others where the file does not say; 1e-6 is the family's own, which f32 rounds.
@@ -409,7 +411,8 @@ class GgufReader final : public GgufKeys {
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
-    if (dense_has_width_ || (architecture_.dense_layers && !architecture_.single_halves)) config().sizes["FD"] = our_size("F");
+    if (is_latent_ || dense_has_width_ || (architecture_.dense_layers && !architecture_.single_halves))
+      config().sizes["FD"] = our_size("F");
     config().sizes["F"] = take(read_expert_width(file_, name_of("expert_feed_forward_length"), our_size("L"), our_size("F")), int64_t{1});
   }
 
@@ -427,10 +430,6 @@ class GgufReader final : public GgufKeys {
 
   void read_latent_experts() {
     auto& sizes = config().sizes;
-    if (!sizes.contains("E"))
-      fail(StatusCode::kUnsupported,
-           format("a {} without experts (expert_count) is not supported", architecture_.name));
-    sizes["FD"] = layer_integer("feed_forward_length", {});
     read_dense_first();
     const int64_t shared = integer("expert_shared_count", 0);
     if (shared < 0 || shared > 1024)

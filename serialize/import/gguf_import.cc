@@ -116,15 +116,14 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
   return {};
 }
 
-// Reads the block after the model's layers that predicts further tokens; several are skipped, and layers without its tensors or
-// with latent attention.
+// Reads the block after the model's layers that predicts further tokens; several are skipped, and layers without its tensors.
 void read_draft_block(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
   ModelConfig& config = model.config;
   const int64_t L = config.sizes["L"];
   const std::string beginning = format("blk.{}.nextn.", L);
   const auto first = foreign.tensors.lower_bound(beginning);
   const bool has_block = first != foreign.tensors.end() && first->first.starts_with(beginning);
-  if (model.draft_blocks == 1 && has_block && !config.sizes.contains("KA")) {
+  if (model.draft_blocks == 1 && has_block) {
     config.sizes["MTP"] = 1;
     for (const char* const table : {"draft.token_embedding", "draft.output"})
       if (foreign.tensors.contains(places.names.find(table)->tensor)) config.flags["draft_tables"] = true;
@@ -280,7 +279,8 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   const ModelFamily* const family = find_model_family(config.family);
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
   // Newer files have both products of gates in one tensor.
-  const bool is_joined = foreign.tensors.contains("blk.0.ffn_gate_up_exps.weight");
+  const bool is_joined = std::ranges::any_of(
+      foreign.tensors, [](const auto& entry) { return entry.first.ends_with(".ffn_gate_up_exps.weight"); });
   const ForeignNames own_names = with_draft_layer(family->gguf, config);
   const ForeignNames names = is_joined ? own_names.preceded_by(kJoinedExpertNames) : own_names;
   ForeignPlaces places{.names = names, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};

@@ -50,7 +50,8 @@ struct LatentProduct {
 Status read_latent_products(const ForeignFile& file, const ModelConfig& config, ForeignPlaces& places) {
   const auto size = [&](const char* name) { return config.sizes.at(name); };
   const int64_t H = size("H"), KA = size("KA"), N = size("N"), VD = size("VD");
-  for (int64_t i = 0; i < size("L"); ++i) {
+  const int64_t L = size("L");
+  for (int64_t i = 0; i < L + (config.sizes.contains("MTP") ? 1 : 0); ++i) {
     const std::string k_name = format("blk.{}.attn_k_b.weight", i), v_name = format("blk.{}.attn_v_b.weight", i);
     const auto k = file.tensors.find(k_name), v = file.tensors.find(v_name);
     if (k == file.tensors.end() || v == file.tensors.end()) continue;
@@ -63,7 +64,7 @@ Status read_latent_products(const ForeignFile& file, const ModelConfig& config, 
                                                        tensor->first, tensor->second.type));
     }
     const LatentProduct product{file.source, k->second, v->second, KA, N, VD};
-    const std::string name = format("block.{}.kv_b", i);
+    const std::string name = i < L ? format("block.{}.kv_b", i) : "draft.kv_b";
     TensorSource made{name, {DType::kF32, {H * (N + VD), KA}}, {}, product.head_bytes(), {}, {}};
     made.read = [product](int64_t begin,
                           std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {

@@ -77,6 +77,8 @@ const std::vector<std::string> kModels = {
     "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,norm_eps=1e-6,E=4,K=2,FS=10,V=11,T=16,expert_"
     "sigmoid,groups=2,"
     "groups_used=1,expert_scale=1.5,normalize",
+    "deepseek2:L=2,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=10,V=11,T=16,expert_layers=0|1,expert_sigmoid,MTP=1",
+    "deepseek2:L=2,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=10,V=11,T=16,expert_sigmoid,MTP=1,draft_tables",
     "gpt2:L=2,C=12,H=3,V=11,T=16",
     "gpt2:L=1,C=12,H=3,F=20,V=11,T=16,tied=0",
 };

@@ -90,9 +90,9 @@ void qwen3next_gguf(GgufKeys& k) {
   qwen35_gguf(k);
   k.size("expert_shared_feed_forward_length", "FS", {});
 }
-constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_sections_gguf, .turned = true, .has_draft_blocks = true}};
-constexpr GgufArchitecture kQwen3_5moeArchitectures[] = {{.name = "qwen35moe", .keys = qwen35moe_gguf, .has_experts = true, .turned = true, .has_draft_blocks = true}};
-constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true, .dense_layers = true, .has_draft_blocks = true}};
+constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_sections_gguf, .turned = true}};
+constexpr GgufArchitecture kQwen3_5moeArchitectures[] = {{.name = "qwen35moe", .keys = qwen35moe_gguf, .has_experts = true, .turned = true}};
+constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true, .dense_layers = true}};
 
 constexpr NameRule kQwen3_5Huggingface[] = {
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
