@@ -54,6 +54,15 @@ bool read_reasoning(std::string_view text, AnswerSpan& reasoning) {
   return true;
 }
 
+// Whether the template takes reasoning out of content, and nothing but it.
+bool removes_reasoning(const FormProbe& probe, const AnswerSpan& span) {
+  const std::string_view behind = answer::kProbeValues[0];
+  const auto shown = probe.render_content(
+      format("{} {}\n{}\n{} {}", answer::kContentWord, span.open, answer::kReasoningWord, span.close, behind));
+  const auto shows = [&shown](std::string_view word) { return shown->find(word) != std::string::npos; };
+  return shown && shows(answer::kContentWord) && shows(behind) && !shows(answer::kReasoningWord);
+}
+
 // Marks around content with calls, if a template also writes them around empty
 // content, as Llama 4's: <|python_start|>CONTENT<|python_end|>{"name": ...
 std::optional<AnswerSpan> read_content_of_calls(const FormProbe& probe) {
@@ -130,6 +139,7 @@ AnswerForm AnswerForm::of(const ChatTemplate& chat) {
       form.between.push_back(with_calls->close);  // calls may stand inside
     }
     answer::add_known_calls(chat.text(), form);
+    form.reasons_anywhere = !form.reasoning.empty() && form.content.empty() && removes_reasoning(probe, form.reasoning[0]);
   }
   // A non-tag end such as ";" would be cut from content.
   std::erase_if(form.ends, [](const std::string& mark) { return !is_tag(mark); });

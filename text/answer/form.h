@@ -58,6 +58,7 @@ struct CallForm {
 // Immutable; any thread.
 struct AnswerForm {
   std::vector<AnswerSpan> reasoning;  // at the start of an answer or part
+  bool reasons_anywhere = false;      // and within content: the template takes it out of there (Gemma 4)
   std::vector<AnswerSpan> content;    // marks around content; most templates have none
   std::vector<std::string> between;   // separators of parts, such as another message's header; dropped
   std::vector<CallForm> calls;        // the template's own first

@@ -96,4 +96,11 @@ std::optional<std::string> FormProbe::render(const ProbeMessage& wanted) const {
   return best;
 }
 
+std::optional<std::string> FormProbe::render_content(const std::string& content) const {
+  Json messages = Json::array();
+  messages.push_back(user_message());
+  messages.push_back({{"role", "assistant"}, {"content", content}});
+  return run(messages, Json::object(), false);
+}
+
 }  // namespace tessera::answer

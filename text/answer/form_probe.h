@@ -30,6 +30,8 @@ class FormProbe {
   const std::string& prompt() const { return prompt_; }  // text after the user's words; empty if refused
   // Text after the user's words; nullopt if the template refuses.
   std::optional<std::string> render(const ProbeMessage& message) const;
+  // Of an assistant's message with this content.
+  std::optional<std::string> render_content(const std::string& content) const;
 
  private:
   std::optional<std::string> run(const Json& messages, const Json& variables,

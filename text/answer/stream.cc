@@ -96,9 +96,16 @@ void AnswerStream::begin_part(bool keeps_space) {
   drop_space();
 }
 
+// Called at a mark of reasoning within content: white space before it is kept, or else that behind it.
+void AnswerStream::hold_joint() {
+  if (is_part_begun_) joint_.emplace(text_, space_begin_, at_ - space_begin_);
+}
+
 void AnswerStream::emit_content(std::string_view text) {
   std::string_view held = std::string_view(text_).substr(space_begin_, at_ - space_begin_);
   if (!is_part_begun_) {
+    answer_.content.append(joint_.value_or(""));
+    joint_.reset();
     if (drops_space_)
       held = {};
     else if (held.starts_with(form_.lead) && answer_.content.empty())
@@ -139,14 +146,16 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   const AnswerSpan* opened = nullptr;
   size_t opened_end = 0;
   bool is_reasoning = false;
-  if (at_start)
-    for (const auto* spans : {&form_.reasoning, &form_.content})
-      for (const AnswerSpan& span : *spans)
-        if (!span.open.empty() && matches(span.open, end) && end > opened_end) {
-          opened = &span;
-          opened_end = end;
-          is_reasoning = spans == &form_.reasoning;
-        }
+  const auto consider = [&](const std::vector<AnswerSpan>& spans) {
+    for (const AnswerSpan& span : spans)
+      if (!span.open.empty() && matches(span.open, end) && end > opened_end) {
+        opened = &span;
+        opened_end = end;
+        is_reasoning = &spans == &form_.reasoning;
+      }
+  };
+  if (at_start || form_.reasons_anywhere) consider(form_.reasoning);
+  if (at_start) consider(form_.content);
   for (const CallForm& calls : form_.calls) {
     if (calls.only_at_start && !at_start) continue;
     const std::string_view mark = first_mark(calls);
@@ -168,6 +177,7 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   }
   if (is_undecided) return false;
   if (opened) {
+    hold_joint();
     at_ = opened_end;
     span_ = opened;
     state_ = is_reasoning ? State::kReasoning : State::kContent;
@@ -175,11 +185,12 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
     return true;
   }
   // The end of reasoning begun by the prompt, or not begun at all.
-  if (at_start && answer_.content.empty() && answer_.reasoning.empty())
+  if ((at_start && answer_.content.empty() && answer_.reasoning.empty()) || form_.reasons_anywhere)
     for (const AnswerSpan& span : form_.reasoning)
       if (matches(span.close, end) && !is_undecided) {
+        hold_joint();
         at_ = end;
-        begin_part(false);
+        begin_part(joint_ && joint_->empty());
         return true;
       }
   if (at_start)
@@ -255,7 +266,7 @@ bool AnswerStream::step_reasoning() {
       at_ = close.end;
       span_ = nullptr;
       state_ = State::kContent;
-      begin_part(false);
+      begin_part(joint_ && joint_->empty());
       return true;
     }
     if (close.match == Match::kPartial && !is_final_) return false;
@@ -284,6 +295,7 @@ bool AnswerStream::step_call() {
   if (has_calls) {
     at_ = raw_begin;
     span_ = nullptr;
+    joint_.reset();
     begin_part(!answer_.content.empty());
   }
   if (progress == CallParser::Progress::kFailed && end > at_)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,7 @@ class AnswerStream {
   void emit_content(std::string_view text);
   void emit_reasoning(std::string_view text);
   void drop_space();
+  void hold_joint();
 
   const AnswerForm& form_;
   AnswerContext context_;
@@ -55,6 +57,7 @@ class AnswerStream {
   State state_ = State::kContent;
   bool is_part_begun_ = false;        // the present part has content
   bool drops_space_ = false;          // the part's leading white space belongs to the template
+  std::optional<std::string> joint_;  // white space between content and its continuation behind reasoning
   const AnswerSpan* span_ = nullptr;  // of the open reasoning or content
   std::unique_ptr<answer::CallParser> call_;
   bool mark_begins_[256] = {};
