@@ -5,6 +5,7 @@
 #include "engine/base/runtime.h"
 #include "graph/base/text.h"
 #include "graph/base/utf8.h"
+#include "text/answer/marker.h"
 #include "text/answer/stream.h"
 #include "text/assistant_tokens.h"
 
@@ -201,14 +202,17 @@ Result<std::map<int32_t, std::string>> Chat::marker_tokens() const {
   return tokens;
 }
 
-int32_t Chat::token_of(std::string_view text) const {
+int32_t Chat::opening_token(std::string_view mark) const {
   if (!tokenizer_) return -1;
   const TokenizerData& data = tokenizer_->data();
-  for (size_t id = 0; id < data.types.size(); ++id)
-    if ((data.types[id] == TokenType::kControl || data.types[id] == TokenType::kUserDefined) &&
-        data.tokens[id] == text)
-      return static_cast<int32_t>(id);
-  return -1;
+  int32_t longest = -1;
+  for (size_t id = 0; id < data.types.size(); ++id) {
+    const std::string_view text = data.tokens[id];
+    if (data.types[id] != TokenType::kControl && data.types[id] != TokenType::kUserDefined) continue;
+    if (text != mark && !(answer::is_tag(text) && mark.starts_with(text))) continue;
+    if (longest < 0 || text.size() > data.tokens[static_cast<size_t>(longest)].size()) longest = static_cast<int32_t>(id);
+  }
+  return longest;
 }
 
 Result<std::string> Chat::markers_json() const {

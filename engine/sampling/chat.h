@@ -50,8 +50,8 @@ class Chat {
   // omits control tokens; these must be inserted into the answer.
   Result<std::map<int32_t, std::string>> marker_tokens() const;
   Result<std::string> markers_json() const;  // {"ID": text}
-  // The control or added token with this text; -1: none, or no tokenizer.
-  int32_t token_of(std::string_view text) const;
+  // The longest control or added token with which the mark begins ("<|channel>" of "<|channel>thought"); -1: none, or no tokenizer.
+  int32_t opening_token(std::string_view mark) const;
 
  private:
   Chat() = default;

@@ -26,7 +26,7 @@ AnswerStart AnswerStart::of(const Chat& chat, std::string_view prompt, bool cont
   const std::string_view shown = answer::without_trailing_space(prompt);
   for (const AnswerSpan& span : form.reasoning) {
     if (span.close.empty() || shown.ends_with(span.close)) return start;
-    start.open_token = chat.token_of(span.open);
+    start.open_token = chat.opening_token(span.open);
     start.close = span.close;
     if (start.open_token >= 0) return start;
   }
