@@ -389,8 +389,13 @@ class GgufReader final : public GgufKeys {
     const LayerCounts heads = take(read_layer_counts(file_, name_of("attention.head_count_kv"), our_size("L"), "heads"), LayerCounts());
     config().sizes["KV"] = heads.count > 0 ? heads.count : H();
     const auto halves = config().lists.find("halves");
-    for (size_t i = 0; i < heads.layers.size(); ++i) {
+    const bool is_list = file_.has_array(name_of("attention.head_count_kv"));
+    for (size_t i = 0; i < heads.layers.size() && status_.ok(); ++i) {
       const bool mixes = halves == config().lists.end() || halves->second[i] == 1;
+      if (!mixes && is_list && heads.layers[i] != 0)
+        fail(StatusCode::kCorrupt,
+             format("{}attention.head_count_kv is {} in layer {}, whose feed_forward_length is above 0; wanted 0 for one of them",
+                    prefix_, heads.count, i));
       config().lists["recurrent"].push_back(heads.layers[i] == 0 && mixes);
     }
   }
