@@ -138,6 +138,9 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("ssm.group_count"), r.G);
     out_.u32(key("ssm.inner_size"), r.H * r.V);
     out_.u32(key("ssm.time_step_rank"), r.H);
+    if (r.kind == Recurrent::kDelta && r.K != r.V)
+      keys.notes.push_back(format(
+          "llama.cpp takes the width of keys, {}, for that of values, {}, in recurrent layers, and will not open the file", r.K, r.V));
   }
   void draft_blocks(std::string_view name) override {
     if (draft_count() > 0) out_.u32(key(name), draft_count());

@@ -5,11 +5,9 @@ For each case PEFT makes an adapter with random matrices and saves it. Here: it 
 compared with PEFT's in f64, within 2e-5 of the largest or half as much again as PEFT's own f32 is off; merged, likewise;
 exported, when PEFT loads the folder onto the base and its tensors are compared; trained five steps of SGD on both sides,
 when PEFT loads ours: its logits equal ours, and those of its own training; and written as a GGUF adapter, which is opened
-again, and by llama.cpp where PYTHON_OF_LLAMA_CPP names a Python that has llama-cpp-python. Needs torch, transformers, peft, safetensors
-and numpy (PyPI); never part of `./dev test`."""
-import json
+again, and by llama.cpp where it is installed (llama_cpp_logits.py). Needs torch, transformers, peft, safetensors and numpy (PyPI); never
+part of `./dev test`."""
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -18,12 +16,11 @@ import numpy as np
 import peft
 import torch
 import transformers
+from llama_cpp_logits import GELU_LIMIT, Refused, is_installed, logits_of
 from tessera_c import Failed, Library
 
 VOCABULARY, COUNT, STEPS, RATE = 97, 24, 5, 0.002
 LIMIT = 2e-5
-LLAMA_CPP = os.environ.get("PYTHON_OF_LLAMA_CPP")  # of an environment with llama-cpp-python
-LLAMA_CPP_LIMIT = 2e-3  # its softmax, norms and caches have fewer bits
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 44,
          "vocab_size": VOCABULARY, "max_position_embeddings": 128}
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "resid_pdrop": 0.0,
@@ -221,7 +218,7 @@ class Check:
         self.compare("PEFT of the export", self.theirs(self.opened(path)), self.theirs(self.exact))
 
     def gguf(self):
-        """Through a GGUF adapter the same logits, and from llama.cpp over the base where PYTHON_OF_LLAMA_CPP has it."""
+        """Through a GGUF adapter the same logits, and from llama.cpp over the base."""
         base, path = os.path.join(self.folder, "base.gguf"), os.path.join(self.folder, "adapter.gguf")
         try:
             self.library.export(self.model, path, format="gguf", adapters=1)
@@ -231,14 +228,13 @@ class Check:
         ours = self.ours(self.model)
         again = self.library.make("model", "tsr_model_load_adapters", self.library.load(base), path, None)
         self.compare("GGUF", self.ours(again), ours)
-        if not LLAMA_CPP:
+        if not is_installed():
             return
-        here = os.path.dirname(os.path.abspath(__file__))
-        done = subprocess.run([LLAMA_CPP, os.path.join(here, "llama_cpp_logits.py"), base, json.dumps(self.ids(COUNT)[0].tolist()), path],
-                              capture_output=True)
-        if done.returncode != 0:
-            return self.note("llama.cpp: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:100], False)
-        self.compare("llama.cpp", np.frombuffer(done.stdout, np.float32).reshape(COUNT, VOCABULARY), ours[0], LLAMA_CPP_LIMIT)
+        try:
+            theirs = logits_of(base, self.ids(COUNT)[0].tolist(), path)
+        except Refused as refusal:
+            return self.note(f"llama.cpp: {refusal}"[:100], False)
+        self.compare("llama.cpp", theirs, ours[0], GELU_LIMIT)
 
     def trained(self):
         """Five steps of SGD on both sides."""

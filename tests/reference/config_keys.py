@@ -2,7 +2,8 @@
 """config_keys.py BUILD [FAMILY ...]: each key of a config.json against the class of transformers that reads it.
 
 A small random model of each family; one key of its config.json changed; the same result as transformers in f64, within
-5e-5 of the largest number, or a refusal. What transformers refuses itself is counted apart. Needs torch, transformers and
+5e-5 of the largest number, or a refusal. What transformers refuses itself is counted apart. Of models that also read images the keys are
+those of their text part. Needs torch, transformers and
 numpy (PyPI); never part of `./dev test`. CONFIG_KEYS_VERBOSE=1 prints every case."""
 import collections
 import json
@@ -14,6 +15,7 @@ import warnings
 import numpy as np
 import torch
 import transformers
+from image_text_models import models_with_images, store_as_on_hubs
 from tessera_c import Failed, Library
 
 V, TOKENS, LIMIT = 101, 37, 5e-5
@@ -42,6 +44,10 @@ FAMILIES = {
     "distilbert": ("MaskedLM", dict(dim=64, hidden_dim=48, n_heads=4, n_layers=3, vocab_size=V, max_position_embeddings=64, pad_token_id=0)),
     "modernbert": ("MaskedLM", ENCODER), "nomic_bert": ("MaskedLM", dict(ENCODER, type_vocab_size=2)),
 }
+FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]
+READ_AS = {"kimi_k2": "deepseek_v3"}  # of transformers, which has no class of that name
+IMAGES = {family: next((kind, config) for name, kind, config in models_with_images() if name.split(" ")[0] == family)
+          for family in ("qwen3_vl", "qwen3_vl_moe", "kimi_k25")}
 SCALINGS = [
     {}, {"type": "linear"}, {"rope_type": "linear"}, {"type": "linear", "factor": 2.0}, {"rope_type": "linear", "factor": 2.0}, {"factor": 2.0},
     {"rope_type": "default"}, {"type": "default", "factor": 3.0}, {"rope_theta": 77.0}, {"rope_type": "default", "rope_theta": 77.0},
@@ -121,21 +127,33 @@ TOGETHER = [
 
 
 def make(family, folder):
-    kind, settings = FAMILIES[family]
     torch.manual_seed(1)
-    config = transformers.AutoConfig.for_model(family, **settings)
-    model = getattr(transformers, "AutoModelFor" + kind).from_config(config).float()
+    if family in IMAGES:
+        kind, config = IMAGES[family]
+        model = kind._from_config(config).float()
+    else:
+        kind, settings = FAMILIES[family]
+        model = getattr(transformers, "AutoModelFor" + kind).from_config(transformers.AutoConfig.for_model(READ_AS.get(family, family), **settings)).float()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             scale = 2.0 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.3
             parameter.copy_((1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0) + torch.randn_like(parameter) * scale)
     model.save_pretrained(folder)
+    if family in IMAGES:
+        store_as_on_hubs(family, folder)
     with open(folder + "/config.json", encoding="utf-8") as file:
         return json.load(file)
 
 
+def write_config(folder, whole, change, **more):
+    """`change`s to the text part's keys."""
+    config = {**whole, "text_config": {**whole["text_config"], **change}} if "text_config" in whole else {**whole, **change}
+    with open(folder + "/config.json", "w", encoding="utf-8") as file:
+        json.dump({**config, **more}, file)
+
+
 def theirs(family, folder, ids):
-    cls = getattr(transformers, "AutoModelFor" + FAMILIES[family][0])
+    cls = IMAGES[family][0] if family in IMAGES else getattr(transformers, "AutoModelFor" + FAMILIES[family][0])
     model, report = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager",
                                         output_loading_info=True)
     if report["missing_keys"] or report["mismatched_keys"]:
@@ -164,12 +182,12 @@ def cases():
 
 
 def main():
-    build, chosen = sys.argv[1], sys.argv[2:] or list(FAMILIES)
+    build, chosen = sys.argv[1], sys.argv[2:] or list(FAMILIES) + list(IMAGES)
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     library, wrong = Library(build), []
-    ids = np.random.default_rng(5).integers(5, V - 2, (1, TOKENS)).astype(np.int32)
+    ids = np.random.default_rng(5).integers(5, V - 10, (1, TOKENS)).astype(np.int32)
     print(f"transformers {transformers.__version__}\nfamily | same | obeyed | refused here | refused there | wrong")
     for family in chosen:
         counts = collections.Counter()
@@ -177,13 +195,14 @@ def main():
             whole = make(family, folder)
             plain = theirs(family, folder, ids)
             for change in cases():
-                with open(folder + "/config.json", "w", encoding="utf-8") as file:
-                    json.dump({**whole, **change}, file)
+                write_config(folder, whole, change)
                 text = json.dumps(change)
                 try:
                     exact = theirs(family, folder, ids)
                 except Exception as error:  # pylint: disable=broad-exception-caught
                     exact, why = None, str(error).strip().split("\n")[-1]
+                if family in READ_AS:
+                    write_config(folder, whole, change, model_type=family)
                 try:
                     found = ours(library, folder, ids)
                 except Failed as error:

@@ -1,7 +1,7 @@
 """Configurations of families.py: models of each family, small and with odd shapes, in transformers' words."""
 VOCABULARY = 97
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 60, "num_attention_heads": 5, "num_key_value_heads": 1, "intermediate_size": 44,
-         "vocab_size": VOCABULARY, "max_position_embeddings": 128}
+         "vocab_size": VOCABULARY, "max_position_embeddings": 160}
 SEVEN = {**SHAPE, "hidden_size": 70, "num_attention_heads": 7, "num_key_value_heads": 7}
 GROUPS = {**SHAPE, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2}
 EXPERTS = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}  # which ours adds to every training loss
@@ -13,7 +13,7 @@ GEMMA4_EXPERTS = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2
 LATENT = {**SHAPE, "num_key_value_heads": 5, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14,
           "num_experts_per_tok": 3, "n_routed_experts": 8, "n_shared_experts": 2, "moe_intermediate_size": 12, "num_mtp_layers": 0}
 GLM4 = {**{key: value for key, value in LATENT.items() if key != "num_mtp_layers"}, "q_lora_rank": 24}
-GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "n_ctx": 128, "resid_pdrop": 0.0,
+GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 160, "n_ctx": 160, "resid_pdrop": 0.0,
         "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32, "rope_theta": 500000.0}
@@ -44,9 +44,6 @@ NOT_CONVERTED = {
     "gemma, untied": "the output projection", "gpt_oss, 7 heads": "swiglu_limit",
     "deepseek_v3, yarn": "mscale",
 }
-# transformers' step of one token with a cache does not bound state steps by time_step_limit, its forward pass of a text does: greedy tokens of
-# the latter are those to compare with.
-WITHOUT_CACHE = {"granitemoehybrid, experts, rope"}
 # name: model_type, configuration
 MODELS = {
     "llama": ("llama", {**SHAPE, "head_dim": 16}),

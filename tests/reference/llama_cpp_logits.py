@@ -1,44 +1,54 @@
 #!/usr/bin/env python3
 """llama_cpp_logits.py FILE IDS [ADAPTER]: the logits of llama.cpp after each token, f32 [tokens, vocabulary], on stdout.
 
-IDS is a JSON list, ADAPTER a GGUF adapter of FILE. Needs llama-cpp-python and numpy; families.py and adapters.py run it."""
-import ctypes
+IDS is a JSON list, ADAPTER a GGUF adapter of FILE. Keys and values in f32, no flash attention, one thread. Needs numpy and a
+library of llama.cpp (tests/bench/llama_cpp_library.py). families.py and adapters.py run it with logits_of, in a process of its own:
+llama.cpp ends the process of a file with which it does not agree."""
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
 
-path, ids = sys.argv[1], json.loads(sys.argv[2])
-out = os.fdopen(os.dup(1), "wb")
-os.dup2(2, 1)  # what the library prints
-import llama_cpp as ll  # noqa: E402
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+from llama_cpp_library import LlamaCpp, library_path  # noqa: E402
 
-parameters = ll.llama_model_default_params()
-parameters.n_gpu_layers = 0
-model = ll.llama_model_load_from_file(path.encode(), parameters)
-if not model:
-    raise SystemExit("the file was not loaded")
-settings = ll.llama_context_default_params()
-settings.n_ctx = settings.n_batch = settings.n_ubatch = 64
-settings.type_k = settings.type_v = 0  # f32
-settings.flash_attn_type = 0
-context = ll.llama_init_from_model(model, settings)
-if not context:
-    raise SystemExit("no context")
-if len(sys.argv) > 3:
-    adapter = ll.llama_adapter_lora_init(model, sys.argv[3].encode())
-    if not adapter:
-        raise SystemExit("the adapter was not loaded")
-    if ll.llama_set_adapters_lora(context, (ll.llama_adapter_lora_p_ctypes * 1)(adapter), 1, (ctypes.c_float * 1)(1.0)):
-        raise SystemExit("the adapter was not set")
-batch = ll.llama_batch_init(len(ids), 0, 1)
-batch.n_tokens = len(ids)
-for i, token in enumerate(ids):
-    batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
-    batch.seq_id[i][0] = 0
-if ll.llama_decode(context, batch) != 0:
-    raise SystemExit("llama_decode failed")
-size = ll.llama_vocab_n_tokens(ll.llama_model_get_vocab(model))
-for i in range(len(ids)):
-    out.write(np.ctypeslib.as_array(ll.llama_get_logits_ith(context, i), (size,)).tobytes())
+GELU_LIMIT = 2e-3  # of logits: its gelu is a table of f16
+
+
+class Refused(Exception):
+    """llama.cpp's reason."""
+
+
+def is_installed():
+    try:
+        return bool(os.environ.get("PYTHON_OF_LLAMA_CPP") or library_path())
+    except SystemExit:
+        return False
+
+
+def logits_of(path, ids, *adapter):
+    """[tokens, vocabulary], by this Python or the one that PYTHON_OF_LLAMA_CPP names."""
+    python = os.environ.get("PYTHON_OF_LLAMA_CPP", sys.executable)
+    done = subprocess.run([python, os.path.abspath(__file__), path, json.dumps(ids), *adapter], capture_output=True)
+    if done.returncode != 0:
+        reason = (done.stderr.decode(errors="replace").strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise Refused(" ".join(reason.split()).removeprefix("llama.cpp "))
+    return np.frombuffer(done.stdout, np.float32).reshape(len(ids), -1)
+
+
+def main():
+    path, ids = sys.argv[1], json.loads(sys.argv[2])
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints
+    llama = LlamaCpp(path, max(64, len(ids)), max(64, len(ids)), threads=1, exact=True)
+    for adapter in sys.argv[3:]:
+        llama.set_adapter(adapter)
+    out.write(llama.rows(ids).tobytes())
+    out.flush()
+    os._exit(0)  # without the destructors of a library that another one contains
+
+
+if __name__ == "__main__":
+    main()

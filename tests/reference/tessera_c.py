@@ -144,6 +144,14 @@ class Library:
     def fetch(self, session, entry, output):
         return self.array(self.make("tensor", "tsr_session_fetch", session, entry, output))
 
+    def logits(self, model, ids):
+        """Of texts ids [B, T], [B, T, V]."""
+        session = self.session(self.make("graph", "tsr_model_graph", model), "forward", batch=ids.shape[0], symbols=f"T={ids.shape[1]}")
+        self.call("tsr_session_write_model", session, model)
+        self.feed(session, "forward", tokens=ids, positions=np.tile(np.arange(ids.shape[1], dtype=np.int32), (ids.shape[0], 1)))
+        self.call("tsr_session_run", session, "forward")
+        return self.fetch(session, "forward", "logits")
+
     def generator(self, model, **options):
         return self.make("generator", "tsr_generator_new", self.runtime, model, self.options(temperature=0.0, **options))
 
