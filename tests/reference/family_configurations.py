@@ -33,8 +33,9 @@ class Draw:
         """`of_heads`: with a width that is a multiple of the heads, as some classes want one."""
         groups, heads = self.number(1, 3), self.number(1, 3)
         unit = groups * heads if of_heads else 1
-        return {"num_hidden_layers": self.number(*layers), "hidden_size": unit * self.number(40 // unit + 1, 80 // unit), "num_attention_heads": groups * heads,
-                "num_key_value_heads": heads, "intermediate_size": self.number(29, 52), "head_dim": 2 * self.number(3, 9),
+        width = unit * self.number(40 // unit + 1, 80 // unit)
+        return {"num_hidden_layers": self.number(*layers), "hidden_size": width, "num_attention_heads": groups * heads, "num_key_value_heads": heads,
+                "intermediate_size": self.number(29, 52), "head_dim": 2 * self.number(3, 9),
                 "vocab_size": VOCABULARY, "max_position_embeddings": 160, "rms_norm_eps": self.one(1e-6, 1e-5, 1e-3)}
 
     def whole(self, unit=2, **given):
@@ -134,7 +135,8 @@ def gemma4(d):
         settings |= {"attention_k_eq_v": True, "num_global_key_value_heads": d.one(*(it for it in range(1, heads + 1) if heads % it == 0))}
     if kind == "experts":
         experts = d.number(2, 7)
-        settings |= {"enable_moe_block": True, "num_experts": experts, "top_k_experts": d.number(1, experts), "moe_intermediate_size": d.number(13, 30)}
+        settings |= {"enable_moe_block": True, "num_experts": experts, "top_k_experts": d.number(1, experts),
+                     "moe_intermediate_size": d.number(13, 30)}
     if kind == "layer inputs":
         kinds = settings["layer_types"]
         both = next(i for i in range(1, layers + 1) if len(set(kinds[:i])) == 2)  # layers that others read keys of
@@ -154,7 +156,8 @@ def phi3(d):
 
 
 def ministral3(d):
-    scaled = {**YARN, "original_max_position_embeddings": d.one(8, 16, 32), "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": d.one(0.1, 0.3)}
+    scaled = {**YARN, "original_max_position_embeddings": d.one(8, 16, 32), "mscale": 1.0, "mscale_all_dim": 1.0,
+              "llama_4_scaling_beta": d.one(0.1, 0.3)}
     plain = d.theta(original_max_position_embeddings=d.one(8, 50), llama_4_scaling_beta=0.2)
     return {**d.shape(), **d.tied(), "sliding_window": d.one(None, d.window()), "rope_parameters": d.one(scaled, plain)}
 
@@ -204,7 +207,8 @@ def nemotron_h(d):
     del shape["num_hidden_layers"], shape["rms_norm_eps"]
     has_experts = d.maybe()
     kinds = ("linear_attention", "full_attention", "moe" if has_experts else "mlp")
-    settings = {**shape, **d.tied(), **d.biased("attention_bias", "mlp_bias", "use_bias", "use_conv_bias"), "layers_block_type": d.kinds(d.number(3, 6), *kinds),
+    settings = {**shape, **d.tied(), **d.biased("attention_bias", "mlp_bias", "use_bias", "use_conv_bias"),
+                "layers_block_type": d.kinds(d.number(3, 6), *kinds),
                 "mamba_num_heads": groups * d.number(1, 3), "mamba_head_dim": d.number(5, 12), "n_groups": groups, "ssm_state_size": d.number(5, 16),
                 "conv_kernel": d.number(2, 5)}
     if not has_experts:
@@ -264,7 +268,8 @@ def latent(d):
     groups, of_group = d.number(1, 3), d.number(2, 4)
     chosen = d.number(1, groups)
     heads = d.number(1, 5)
-    return {**LATENT, "num_hidden_layers": d.number(2, 4), "hidden_size": heads * d.number(40 // heads + 1, 80 // heads), "num_attention_heads": heads, "num_key_value_heads": heads,
+    return {**LATENT, "num_hidden_layers": d.number(2, 4), "hidden_size": heads * d.number(40 // heads + 1, 80 // heads),
+            "num_attention_heads": heads, "num_key_value_heads": heads,
             "q_lora_rank": d.one(None, d.number(11, 30)), "kv_lora_rank": d.number(11, 40), "qk_rope_head_dim": 2 * d.number(1, 5),
             "qk_nope_head_dim": d.number(5, 14), "v_head_dim": d.number(5, 18), "n_routed_experts": groups * of_group, "n_group": groups,
             "topk_group": chosen, "num_experts_per_tok": d.number(1, chosen * of_group), "n_shared_experts": d.number(1, 2),
