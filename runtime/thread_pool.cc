@@ -28,7 +28,7 @@ struct alignas(64) PoolJob {
   int64_t tasks = 0;
   ThreadPool::Body body = nullptr;
   void* context = nullptr;
-  int core = -1;             // the caller's core when it posted
+  std::atomic<int> core{-1};  // the caller's when it posted
   std::exception_ptr error;  // of the thread that set `has_failed`
   alignas(64) std::atomic<int64_t> next{0};
   std::atomic<bool> has_failed{false};
@@ -164,11 +164,13 @@ struct ThreadPool::Impl {
     return choice;
   }
 
+  // Its move to another core comes before it counts itself in: on a busy machine it then waits there
+  // for a time slice, and the caller must not wait with it.
   void help(PoolJob& job) {
+    leave_core(job.core.load(std::memory_order_relaxed));
     job.helpers.fetch_add(1, std::memory_order_seq_cst);
     if (job.is_open.load(std::memory_order_seq_cst)) {
       busy.fetch_add(1, std::memory_order_relaxed);
-      leave_core(job.core);
       if (!run_tasks(job, true)) busy.fetch_sub(1, std::memory_order_relaxed);
     }
     if (job.helpers.fetch_sub(1, std::memory_order_seq_cst) == 1) job.helpers.notify_all();
@@ -255,7 +257,7 @@ void ThreadPool::parallel_for(int64_t tasks, Body body, void* context) {
   job->tasks = tasks;
   job->body = body;
   job->context = context;
-  job->core = sched_getcpu();
+  job->core.store(sched_getcpu(), std::memory_order_relaxed);
   job->next.store(0, std::memory_order_relaxed);
   job->is_open.store(true, std::memory_order_seq_cst);
   impl.posted.fetch_add(1, std::memory_order_seq_cst);
