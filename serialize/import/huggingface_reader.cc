@@ -398,7 +398,7 @@ void HuggingfaceReader::read_class(std::optional<int64_t> padding) {
   const size_t head = name.rfind("For");
   const std::string_view kind = head == name.npos ? std::string_view("Model") : name.substr(head);
   const bool is_base = kind == "Model" && name.ends_with(kind);
-  out.is_base = is_base;
+  out.is_base = is_base && !name.ends_with("LMHeadModel");  // gpt2's class with a head
   if (is_base || kind == "ForCausalLM" || kind == "ForConditionalGeneration") return;
   if (kind != "ForSequenceClassification") {
     fields.fail(StatusCode::kUnsupported,
