@@ -4,7 +4,8 @@ Within 1e-5 of the tensor's largest number, or 1.5 x the error of torch's f32. T
 with each weight moved by one unit of its last place, and of eight such passes more where two do not suffice: one pass is one draw of
 rounding noise, by which a tensor of few numbers may be exact, and whose tail is heavy where a norm divides by little.
 
-A third bound is for sums whose terms cancel: a rounding unit of f32, 2^-23, of the model's largest gradient. Keys' biases move all
+A third bound is for sums whose terms cancel: half a unit of the last place, 2^-24, of the model's largest gradient for each token, added as
+a random walk, so times the square root of their number. Keys' biases move all
 scores of a query alike, and a text of one token has one weight, 1, at each query: such gradients are 0 in exact arithmetic, and
 here what roundings of other terms left over; two right programs may then differ by any factor."""
 import copy
@@ -14,7 +15,7 @@ import torch
 from exact_models import all_f64, load_exact, router_margins
 
 RATE = 2.0 ** 30  # of SGD: the step is the gradient to its last place, whatever the weight
-RELATIVE, OF_TORCH, CANCELLED, TIE = 1e-5, 1.5, 2.0 ** -23, 1e-6
+RELATIVE, OF_TORCH, CANCELLED, TIE = 1e-5, 1.5, 2.0 ** -24, 1e-6
 
 
 def backward(model, tokens, labels):
@@ -71,11 +72,12 @@ class Gradients:
         if any(it.min() < TIE for it in margins):
             return None
         largest = {name: it.abs().max().item() for name, it in exact.items()}
+        cancelled = CANCELLED * tokens.size ** 0.5 * max(largest.values())
         errors, of_torch = largest_errors(self.ours(tokens, labels, folder), exact), dict.fromkeys(exact, 0.0)
         for draw in range(10):
             drawn = largest_errors(backward(neighbour(self.plain, draw) if draw else self.plain, tokens, labels), exact)
             of_torch = {name: max(it, drawn[name]) for name, it in of_torch.items()}
-            bounds = {name: max(RELATIVE * largest[name], OF_TORCH * of_torch[name], CANCELLED * max(largest.values())) for name in exact}
+            bounds = {name: max(RELATIVE * largest[name], OF_TORCH * of_torch[name], cancelled) for name in exact}
             shares = {name: error / bounds[name] if bounds[name] else float(error > 0) for name, error in errors.items()}
             worst = max(shares, key=shares.get)
             if draw and shares[worst] <= 1:

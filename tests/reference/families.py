@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from exact_gradients import TIE, Gradients
+from exact_gradients import TIE, Gradients, neighbour
 from exact_models import all_f64, in_f64, load_exact, random_model, router_margins
 from family_configurations import drawn
 from family_models import MODELS, NOT_CONVERTED, VOCABULARY
@@ -72,20 +72,29 @@ class Check:
         self.ties += int(tied.sum())
         return exact, np.cumsum(tied, 1) == 0
 
+    def f32_logits(self, ids, seed=0):
+        """transformers' own; with a seed those of a neighbour."""
+        with torch.no_grad():
+            model = neighbour(self.torch_model, seed) if seed else self.torch_model
+            return model(torch.tensor(ids, dtype=torch.long)).logits.double().numpy()
+
     def logits(self, lengths):
-        """The worst of all lengths. A token's logits in a text are those in any longer one, but for a few families."""
+        """The worst of all lengths. A token's logits in a text are those in any longer one, except in a few families. Where one pass of
+        transformers in f32 does not suffice as the measure, ten more with weights moved by a unit of the last place (exact_gradients.py)."""
         ids, found, worst = random_ids(max(lengths)), {}, (0.0, 0.0, 0.0, 0)
         for count in sorted(lengths, reverse=True):
             if not found or depends_on_length(self.settings):
                 exact, is_clear = self.exact_logits(ids[:, :count])
-                with torch.no_grad():
-                    theirs = self.torch_model(torch.tensor(ids[:, :count], dtype=torch.long)).logits.double().numpy()
+                theirs = self.f32_logits(ids[:, :count])
             found[count] = self.library.logits(self.model, ids[:, :count])
             clear, wanted = is_clear[:, :count], exact[:, :count]
             if not clear.any():
                 continue
             largest = np.abs(wanted).max()
             error, off = (np.abs(it[:, :count] - wanted)[clear].max() / largest for it in (found[count], theirs))
+            for seed in range(1, 11):
+                if error > max(LIMIT, 1.5 * off):
+                    off = max(off, np.abs(self.f32_logits(ids[:, :count], seed) - wanted)[clear].max() / largest)
             limit = max(LIMIT, 1.5 * off)
             worst = max(worst, (error / limit, error, limit, count))
         share, error, limit, count = worst

@@ -1,5 +1,6 @@
 """Random configurations of the families of families.py, in transformers' words: heads, head sizes, widths odd and even, patterns of layers,
-windows, experts, biases and tied tables, within what a family's class accepts. The same seed draws the same ones."""
+windows, experts, biases and tied tables, within what a family's class accepts. The same seed draws the same ones. Not drawn, as the
+library refuses them by name: state spaces with biases at their products, latent experts with biases."""
 import zlib
 
 import numpy as np
@@ -49,7 +50,8 @@ class Draw:
         return {"tie_word_embeddings": self.maybe()}
 
     def biased(self, *names):
-        return {name: self.maybe() for name in names or ("attention_bias",)}
+        """Seldom: many GGUF architectures have no words for them."""
+        return {name: self.number(1, 4) == 1 for name in names or ("attention_bias",)}
 
     def window(self):
         return self.one(1, 5, 11, 17, 64)
@@ -195,7 +197,7 @@ def granitemoehybrid(d):
     settings = {**granite(d), "hidden_size": width, "num_attention_heads": width // size, "num_key_value_heads": heads, "num_hidden_layers": layers,
                 "mamba_expand": expand, "mamba_n_heads": of_heads, "mamba_d_head": expand * width // of_heads,
                 "mamba_n_groups": groups if of_heads % groups == 0 else 1, "mamba_d_state": d.number(5, 16), "mamba_d_conv": d.number(2, 5),
-                "mamba_conv_bias": d.maybe(), "mamba_proj_bias": d.maybe(), "shared_intermediate_size": d.number(29, 52), "num_local_experts": 0,
+                "mamba_conv_bias": d.maybe(), "shared_intermediate_size": d.number(29, 52), "num_local_experts": 0,
                 "layer_types": d.kinds(layers, "linear_attention", "full_attention"), "position_embedding_type": d.one("rope", None)}
     del settings["mlp_bias"]
     return {**settings, **d.one({}, d.experts("num_local_experts", None))}
@@ -207,7 +209,7 @@ def nemotron_h(d):
     del shape["num_hidden_layers"], shape["rms_norm_eps"]
     has_experts = d.maybe()
     kinds = ("linear_attention", "full_attention", "moe" if has_experts else "mlp")
-    settings = {**shape, **d.tied(), **d.biased("attention_bias", "mlp_bias", "use_bias", "use_conv_bias"),
+    settings = {**shape, **d.tied(), **d.biased("attention_bias", "mlp_bias", "use_conv_bias"),
                 "layers_block_type": d.kinds(d.number(3, 6), *kinds),
                 "mamba_num_heads": groups * d.number(1, 3), "mamba_head_dim": d.number(5, 12), "n_groups": groups, "ssm_state_size": d.number(5, 16),
                 "conv_kernel": d.number(2, 5)}
@@ -218,7 +220,7 @@ def nemotron_h(d):
     experts = groups * of_group
     return {**settings, "n_routed_experts": experts, "n_group": groups, "topk_group": 1, "num_experts_per_tok": d.number(1, of_group),
             "moe_intermediate_size": d.number(13, 30), "moe_shared_expert_intermediate_size": d.number(17, 40), "norm_topk_prob": d.maybe(),
-            "moe_latent_size": d.one(None, 31), "routed_scaling_factor": d.one(1.0, 1.7)}
+            "moe_latent_size": None if settings["mlp_bias"] else d.one(None, 31), "routed_scaling_factor": d.one(1.0, 1.7)}
 
 
 def lfm2(d):

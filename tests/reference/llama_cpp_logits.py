@@ -31,9 +31,11 @@ def is_installed():
 def logits_of(path, ids, *adapter):
     """[tokens, vocabulary], by this Python or the one that PYTHON_OF_LLAMA_CPP names."""
     python = os.environ.get("PYTHON_OF_LLAMA_CPP", sys.executable)
-    done = subprocess.run([python, os.path.abspath(__file__), path, json.dumps(ids), *adapter], capture_output=True)
+    done = subprocess.run([python, os.path.abspath(__file__), path, json.dumps(ids), *adapter], capture_output=True,
+                          env={**os.environ, "GGML_NO_BACKTRACE": "1"})
     if done.returncode != 0:
-        reason = (done.stderr.decode(errors="replace").strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"ended with {done.returncode}"]
+        reason = next((it for it in lines if "GGML_ASSERT" in it), lines[-1])
         raise Refused(" ".join(reason.split()).removeprefix("llama.cpp "))
     return np.frombuffer(done.stdout, np.float32).reshape(len(ids), -1)
 
