@@ -36,7 +36,6 @@ DecoderSizes read_decoder_sizes(ConfigReader& config) {
   config.check(
       m.D > 0,
       format("C = {} channels do not divide into H = {} heads; wanted that, or a head size D", m.C, m.H));
-  config.check(m.D % 2 == 0, format("head size D = {} is odd; rotary positions turn pairs", m.D));
   return m;
 }
 
@@ -101,7 +100,7 @@ void read_rope_scaling(ConfigReader& config, DecoderSizes& m) {
   m.rope_switch = config.size("rope_switch", 0);
   m.rope_magnitude = config.real("rope_magnitude", 1);
   config.check(m.R % 2 == 0 && m.R <= m.D,
-               format("R = {} of a head of D = {} are rotated, wanted an even number of them", m.R, m.D));
+               format("R = {} of a head of D = {} are rotated, wanted an even number of them: rotary positions turn pairs", m.R, m.D));
   config.check(m.rope_rows <= 2 && (m.rope_rows == 2) == (m.rope_switch > 0),
                format("rope_rows is {} and rope_switch {}, wanted 1 row without a switch or 2 with one",
                       m.rope_rows, m.rope_switch));
