@@ -29,11 +29,13 @@ constexpr KernelEntry kKernels[] = {
 #endif
     {"attention", "mma", prepare_attention_mma},
     {"attention", "tiles", prepare_attention},
+    {"attention", "rows", prepare_attention_rows},
 #ifdef TSR_CUDNN
     {"attention_grad", "cudnn", prepare_attention_grad_dnn},
 #endif
     {"attention_grad", "mma", prepare_attention_grad_mma},
     {"attention_grad", "tiles", prepare_attention_grad},
+    {"attention_grad", "rows", prepare_attention_grad_rows},
     {"attention_merge", "reference", prepare_attention_merge},
     {"attention_paged", "decode", prepare_attention_paged_decode},
     {"attention_paged", "mma", prepare_attention_paged_mma},

@@ -129,7 +129,7 @@ struct Merge {
 // lse [B, T, H]
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
   const AttentionShape shape = attention_shape_of_shard(spec, 0, 1, 2);
-  TSR_RETURN_IF_ERROR(check_head(shape));
+  TSR_RETURN_IF_ERROR(check_head(shape, kMostHead));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
@@ -141,13 +141,7 @@ Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
     PreparedKernel prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           if (blocks <= 0) return;
-          const AttentionOperands<T> x{args.in<T>(0),
-                                       args.in<T>(1),
-                                       args.in<T>(2),
-                                       args.out<T>(0),
-                                       has_lse ? args.out<W>(1) : nullptr,
-                                       has_segments ? args.in<int32_t>(3) : nullptr,
-                                       has_segments ? args.in<int32_t>(4) : nullptr};
+          const AttentionOperands<T> x(args, has_lse, has_segments);
           attention_kernel<T>
               <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
         }));

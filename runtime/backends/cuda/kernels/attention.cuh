@@ -53,8 +53,17 @@ template <class T>
 struct AttentionOperands {
   const T *q, *k, *v;
   T* out;
-  Wide<T>* lse;                         // null where nobody wants it
+  Wide<T>* lse;                          // null where nobody wants it
   const int32_t *q_segment, *k_segment;  // [B, T], [B, S], or both null
+
+  AttentionOperands(const LaunchArgs& args, bool has_lse, bool has_segments)
+      : q(args.in<T>(0)),
+        k(args.in<T>(1)),
+        v(args.in<T>(2)),
+        out(args.out<T>(0)),
+        lse(has_lse ? args.out<Wide<T>>(1) : nullptr),
+        q_segment(has_segments ? args.in<int32_t>(3) : nullptr),
+        k_segment(has_segments ? args.in<int32_t>(4) : nullptr) {}
 };
 
 // From operands number `q`, `k` and `v`, for kernels that do all that the op may ask for.
@@ -140,10 +149,10 @@ Status allow_shared(KernelFunction kernel, size_t bytes) {
   return {};
 }
 
-inline Status check_head(const AttentionShape& shape) {
+inline Status check_head(const AttentionShape& shape, int64_t most) {
   const int64_t width = shape.D > shape.V ? shape.D : shape.V;
-  if (width <= kMostHead) return {};
-  return Status(StatusCode::kUnsupported, format("heads of {} elements, at most {}", width, kMostHead));
+  if (width <= most) return {};
+  return Status(StatusCode::kUnsupported, format("heads of {} elements, at most {}", width, most));
 }
 
 }  // namespace tessera::cuda

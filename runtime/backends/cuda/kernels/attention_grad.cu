@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec) {
   const AttentionShape shape = attention_shape_of_shard(spec, 1, 2, 3);
-  TSR_RETURN_IF_ERROR(check_head(shape));
+  TSR_RETURN_IF_ERROR(check_head(shape, kMostHead));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;

@@ -129,10 +129,7 @@ Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec) {
     const bool has_lse = spec.output_count() == 2;
     auto launch = [=](const LaunchArgs& args) {
       if (blocks <= 0) return;
-      const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
-                                   args.in<T>(2),  args.out<T>(0),
-                                   has_lse ? args.out<float>(1) : nullptr,
-                                   nullptr,        nullptr};
+      const AttentionOperands<T> x(args, has_lse, false);
       attention_mma_kernel<T, kD>
           <<<static_cast<unsigned>(blocks), kMmaThreads, kForwardBytes<kD>, args.stream>>>(shape, x);
     };

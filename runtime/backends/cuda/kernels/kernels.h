@@ -18,6 +18,8 @@ Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_grad_dnn(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_grad_mma(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_rows(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_grad_rows(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_sink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_sink_grad(const KernelSpec& spec);
