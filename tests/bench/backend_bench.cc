@@ -311,6 +311,7 @@ std::vector<Subject> subjects(DType dtype, bool small) {
       {"matmul", {of({1, side}), of({outer, side})}, {{"trans_w", int64_t{1}}}, 0},
       attention(8, n(1024), 12, 64),
       attention(4, seq, 16, 128),
+      attention(2, n(1024), 8, 512),
       {"attention_grad",
        {of({4, seq, 16, 128}), of({4, seq, 16, 128}), of({4, seq, 16, 128}), of({4, seq, 16, 128}),
         of({4, seq, 16, 128}), wide({4, seq, 16})},

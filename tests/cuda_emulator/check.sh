@@ -15,6 +15,9 @@ for program in ops backends capi; do "$build/tests/test_$program" -ts=gpu; done
 for cudnn in large missing refuses fails wrong unordered; do
   TESSERA_EMULATED_CUDNN=$cudnn "$build/tests/test_ops" -tc="attention_goes*$([ $cudnn = large ] && echo ',a_gradient_by*')"
 done
+# Attention by rows: every case, and what an L40S's shared memory has no room for.
+for op in attention attention_grad; do TESSERA_TEST_OP=$op TESSERA_TEST_VARIANT=rows "$build/tests/test_ops" -tc='every_op_*'; done
+TESSERA_EMULATED_DEVICE=l40s TESSERA_TEST_OP=attention_grad TESSERA_TEST_VARIANT=tiles "$build/tests/test_ops" -tc='every_op_in_f16*'
 wait $ops || { cat "$scratch/ops.txt"; exit 1; }
 cat "$scratch/ops.txt"
 TESSERA_EMULATOR_DEVICES=4 TESSERA_EMULATED_PEERS=none TESSERA_EMULATED_NCCL=missing \

@@ -74,14 +74,6 @@ cpu::KernelEntry tested_kernel(std::string_view op) {
   return {op, foreign_backend_name().empty() ? "cpu" : foreign_backend_name(), nullptr};
 }
 
-// Tiles of other backends than the CPU's have heads of up to 256 elements.
-bool lacks_wide_heads(const OpDef& op, std::span<const TensorType> inputs) {
-  constexpr int64_t kWidest = 256;
-  const bool is_attention = op.name == "attention" || op.name == "attention_grad";
-  const auto is_wide = [](const TensorType& type) { return type.shape.rank() == 4 && type.shape[3] > kWidest; };
-  return is_attention && !foreign_backend_name().empty() && std::ranges::any_of(inputs, is_wide);
-}
-
 int compare_ops(std::span<const DType> types, std::span<const DType> absent) {
   int compared = 0;
   const auto is_absent = [&](const TensorType& type) {
@@ -111,7 +103,7 @@ int compare_ops(std::span<const DType> types, std::span<const DType> absent) {
         // Products of rounded activations are a backend's choice: "auto" takes them where they are.
         const bool may_decline = (op->name == "quantized_matmul" || op->name == "expert_matmul") &&
                                  attr_string(instance->attrs, "activations") != "f32";
-        if ((may_decline || lacks_wide_heads(*op, instance->inputs)) && kernel.status().code() == StatusCode::kUnsupported) continue;
+        if (may_decline && kernel.status().code() == StatusCode::kUnsupported) continue;
         CHECK_MESSAGE(kernel.ok(), where << ": " << kernel.status().to_string());
         if (!kernel.ok()) continue;
         // The judge sees what rounding left of the values.
