@@ -20,6 +20,7 @@ std::shared_ptr<const Tokenizer> tokenizer_with(const std::vector<std::string>& 
   data.kind = TokenizerKind::kSentencePiece;
   data.tokens = {"<unk>", "t", "<"};
   data.types = {TokenType::kUnknown, TokenType::kNormal, TokenType::kUserDefined};
+  data.unknown = 0;
   for (const std::string& token : tokens) {
     data.tokens.push_back(token);
     data.types.push_back(type);
