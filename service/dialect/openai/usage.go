@@ -1,0 +1,40 @@
+package openai
+
+import "tessera.dev/service/inference"
+
+// Usage counts tokens, in the form of chat and completions.
+type Usage struct {
+	Prompt            int64              `json:"prompt_tokens"`
+	Completion        int64              `json:"completion_tokens"`
+	Total             int64              `json:"total_tokens"`
+	PromptDetails     *PromptDetails     `json:"prompt_tokens_details,omitempty"`
+	CompletionDetails *CompletionDetails `json:"completion_tokens_details,omitempty"`
+}
+
+// PromptDetails are those of the prompt's tokens.
+type PromptDetails struct {
+	Cached int64 `json:"cached_tokens"`
+}
+
+// CompletionDetails are those of the generated tokens.
+type CompletionDetails struct {
+	Reasoning int64 `json:"reasoning_tokens"`
+}
+
+// Add counts the tokens of an event; what they are of is known at the end alone.
+func (u *Usage) Add(event inference.Event) {
+	u.Completion += int64(len(event.Tokens))
+	u.Total += int64(len(event.Tokens))
+}
+
+// SumUsage is that of all requests.
+func SumUsage(usage []inference.Usage) Usage {
+	var sum inference.Usage
+	for _, each := range usage {
+		sum.Prompt += each.Prompt
+		sum.Cached += each.Cached
+		sum.Generated += each.Generated
+		sum.Reasoning += each.Reasoning
+	}
+	return Usage{sum.Prompt, sum.Generated, sum.Prompt + sum.Generated, &PromptDetails{sum.Cached}, &CompletionDetails{sum.Reasoning}}
+}
