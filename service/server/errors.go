@@ -1,0 +1,67 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"tessera.dev/service/dialect"
+	"tessera.dev/service/inference"
+)
+
+// kindTypes are the types of OpenAI's errors.
+var kindTypes = map[inference.Kind]string{inference.Invalid: "invalid_request_error", inference.NotFound: "invalid_request_error",
+	inference.Conflict: "invalid_request_error", inference.TooLarge: "invalid_request_error", inference.Unauthenticated: "authentication_error",
+	inference.Forbidden: "permission_error", inference.Limited: "rate_limit_error", inference.Unsupported: "invalid_request_error"}
+
+// plainErrors is the form of errors where no dialect has one: OpenAI's, which most clients read.
+func plainErrors(failure *inference.Error) (int, []byte) {
+	kind := kindTypes[failure.Kind]
+	if kind == "" {
+		kind = "server_error"
+	}
+	optional := func(text string) any {
+		if text == "" {
+			return nil
+		}
+		return text
+	}
+	body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": failure.Message, "type": kind,
+		"param": optional(failure.Param), "code": optional(failure.Code)}})
+	return failure.Kind.Status(), body
+}
+
+// failureOf is an error for the client's eyes.
+func failureOf(err error) *inference.Error {
+	var failure *inference.Error
+	if errors.As(err, &failure) {
+		return failure
+	}
+	return &inference.Error{Kind: inference.Internal, Message: "an internal error; the service's log has it"}
+}
+
+// fail writes an error in the dialect's form.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, form dialect.Errors, err error) {
+	failure := failureOf(err)
+	if failure.Kind == inference.Internal {
+		s.config.Log("error", "request failed", map[string]any{"path": r.URL.Path, "error": err.Error()})
+	}
+	if form == nil {
+		form = plainErrors
+	}
+	status, body := form(failure)
+	if failure.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(failure.RetryAfter))
+	}
+	s.reply(w, r, status, "application/json", body)
+}
+
+// reply writes a whole body.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
+	s.writeSoon(r)
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
