@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Tinker's official SDK, unchanged, against a running service: trainings by primitives.
+
+    tessera-serve stories260K.gguf --state FOLDER --port 8091 &
+    TINKER_TELEMETRY=0 python tinker_clients.py http://127.0.0.1:8091 stories260K
+
+The SDK is the one that is installed: 0.24.1, which sends batches as JSON, and 0.38.0, which sends protobuf, are those that are
+checked. Each check prints a line; the exit status is 1 where one fails. A restart between two calls with --resume PATH shows that
+checkpoints outlive the service.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import urllib.request
+import warnings
+
+warnings.simplefilter("ignore")
+os.environ.setdefault("TINKER_TELEMETRY", "0")
+os.environ.setdefault("TINKER_API_KEY", "tml-local")
+
+import numpy as np  # noqa: E402
+import tinker  # noqa: E402
+from tinker import types  # noqa: E402
+
+SENTENCE = "Once upon a time there was a purple tractor that loved to sing opera."
+failures = 0
+
+
+def check(name, passed, found=""):
+    global failures
+    failures += not passed
+    print(f"{'ok  ' if passed else 'FAIL'} {name}{': ' + str(found) if found != '' else ''}", flush=True)
+
+
+def post(base, path, body):
+    request = urllib.request.Request(base + path, json.dumps(body).encode(), {"Content-Type": "application/json", "X-API-Key": "tml-local"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return json.load(reply)
+
+
+def tokens_of(base, model, text):
+    return post(base, "/tokenize", {"model": model, "prompt": text, "add_special_tokens": True})["tokens"]
+
+
+def text_of(base, model, tokens):
+    return post(base, "/detokenize", {"model": model, "tokens": list(map(int, tokens))})["prompt"]
+
+
+def datum_of(tokens, **inputs):
+    inputs = {name: np.asarray(values, np.float32) for name, values in inputs.items()}
+    return types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]),
+                       loss_fn_inputs={"target_tokens": np.asarray(tokens[1:], np.int64), **inputs})
+
+
+def overfit(client, tokens, rate, steps):
+    losses = []
+    for _ in range(steps):
+        passed = client.forward_backward([datum_of(tokens, weights=np.ones(len(tokens) - 1))], "cross_entropy")
+        stepped = client.optim_step(types.AdamParams(learning_rate=rate))
+        losses.append(passed.result().metrics["loss:sum"] / (len(tokens) - 1))
+        stepped.result()
+    return losses
+
+
+def logprobs_of(output):
+    return np.asarray(output.loss_fn_outputs[0]["logprobs"].tolist(), np.float64)
+
+
+def sampled(client, prompt, **settings):
+    return client.sample(prompt=types.ModelInput.from_ints(prompt), num_samples=settings.pop("num_samples", 1),
+                         sampling_params=types.SamplingParams(**settings)).result()
+
+
+def check_losses(client, tokens):
+    """Passes without an update: a forward one, and the losses of reinforcement."""
+    count = len(tokens) - 1
+    forward = client.forward([datum_of(tokens, weights=np.ones(count))], "cross_entropy").result()
+    known = logprobs_of(forward)
+    check("forward has as many log probabilities as targets", len(known) == count)
+    check("forward's loss is their sum", abs(forward.metrics["loss:sum"] + known.sum()) < 1e-3 * count, forward.metrics["loss:sum"])
+    for loss in ("importance_sampling", "ppo", "cispo"):
+        data = [datum_of(tokens, logprobs=known, advantages=np.ones(count))]
+        found = client.forward_backward(data, loss).result().metrics["loss:sum"]
+        wanted = -known.sum() if loss == "cispo" else -float(count)
+        check(f"{loss} of its own samples", abs(found - wanted) < 1e-3 * count, found)
+    for loss in ("dro", "gspo"):
+        try:
+            client.forward_backward([datum_of(tokens, logprobs=known, advantages=np.ones(count))], loss).result()
+            check(f"{loss} is refused", False)
+        except Exception as error:
+            check(f"{loss} is refused by name", loss in str(error), str(error)[:110])
+
+
+def check_many(client, tokens):
+    """More sequences than a request takes: the SDK sends parts, the first last."""
+    data = [datum_of(tokens[: 6 + i % 3], weights=np.ones(5 + i % 3)) for i in range(1100)]
+    output = client.forward(data, "cross_entropy").result()
+    check("1,100 sequences in two requests", len(output.loss_fn_outputs) == 1100)
+    first, last = (np.asarray(output.loss_fn_outputs[i]["logprobs"].tolist()) for i in (0, 1098))
+    check("equal sequences have equal log probabilities", len(first) == len(last) and float(np.abs(first - last).max()) < 1e-4)
+
+
+def check_training(service, base, model):
+    tokens = tokens_of(base, model, SENTENCE)
+    client = service.create_lora_training_client(base_model=model, rank=16, seed=7)
+    info = client.get_info()
+    check("get_info", info.is_lora and info.lora_rank == 16 and info.model_data.model_name == model, info.model_data.model_name)
+    losses = overfit(client, tokens, 5e-3, 30)
+    check("a sentence is learnt below 0.05 in 30 steps", losses[-1] < 0.05, f"{losses[0]:.3f} -> {losses[-1]:.4f}")
+    trained = logprobs_of(client.forward([datum_of(tokens, weights=np.ones(len(tokens) - 1))], "cross_entropy").result())
+    saved = client.save_state("first").result().path
+    check("save_state", saved.endswith("/weights/first"), saved)
+    weights = client.save_weights_for_sampler("first").result().path
+    check("save_weights_for_sampler", weights.endswith("/sampler_weights/first"), weights)
+    sampler = service.create_sampling_client(model_path=weights)
+    scored = sampler.compute_logprobs(types.ModelInput.from_ints(tokens)).result()
+    apart = max(abs(a - b) for a, b in zip(scored[1:], trained))
+    check("sampler and trainer agree within 1e-5", scored[0] is None and apart < 1e-5, f"{apart:.2e}")
+    text = sampled(sampler, tokens[:6], max_tokens=len(tokens) - 6, temperature=0.0).sequences[0]
+    check("the sentence is recited", list(text.tokens)[: len(tokens) - 6] == tokens[6:], text_of(base, model, text.tokens))
+    check("texts have log probabilities", len(text.logprobs) == len(text.tokens) and all(math.isfinite(x) for x in text.logprobs))
+    several = sampled(sampler, tokens[:4], max_tokens=8, temperature=1.0, seed=3, num_samples=4)
+    check("four texts, with ids", len(several.sequences) == 4, [len(one.tokens) for one in several.sequences])
+    again = sampled(sampler, tokens[:4], max_tokens=8, temperature=1.0, seed=3, num_samples=4)
+    check("a seed repeats them", [list(a.tokens) for a in several.sequences] == [list(b.tokens) for b in again.sequences])
+    ephemeral = client.save_weights_and_get_sampling_client()
+    ephemeral = ephemeral.result() if hasattr(ephemeral, "result") else ephemeral
+    text = sampled(ephemeral, tokens[:6], max_tokens=4, temperature=0.0).sequences[0]
+    check("an ephemeral sampler", list(text.tokens) == tokens[6:10])
+    check_losses(client, tokens)
+    client.optim_step(types.AdamParams(learning_rate=0.0)).result()
+    check_many(client, tokens)
+    return saved, trained, tokens
+
+
+def check_lists(service, saved):
+    rest = service.create_rest_client()
+    run = saved.split("/")[2]
+    check("list_checkpoints", {c.checkpoint_id for c in rest.list_checkpoints(run).result().checkpoints} == {"weights/first", "sampler_weights/first"})
+    check("training run", rest.get_training_run(run).result().training_run_id == run)
+    sampler = saved.replace("/weights/", "/sampler_weights/")
+    rest.set_checkpoint_ttl_from_tinker_path(sampler, 7200).result()
+    rest.publish_checkpoint_from_tinker_path(sampler).result()
+    [found] = [c for c in rest.list_checkpoints(run).result().checkpoints if c.checkpoint_id == "sampler_weights/first"]
+    check("a checkpoint is public and expires", found.public and found.expires_at is not None and found.size_bytes > 0, found.expires_at)
+    rest.unpublish_checkpoint_from_tinker_path(sampler).result()
+    check("list_user_checkpoints", rest.list_user_checkpoints(limit=1).result().cursor.total_count >= 2)
+    check("weights_info", rest.get_weights_info_by_tinker_path(saved).result().lora_rank == 16)
+
+
+def check_resumed(service, base, model, saved, trained, tokens):
+    client = service.create_training_client_from_state_with_optimizer(saved)
+    client = client.result() if hasattr(client, "result") else client
+    if tokens is None:
+        tokens = tokens_of(base, model, SENTENCE)
+    loaded = logprobs_of(client.forward([datum_of(tokens, weights=np.ones(len(tokens) - 1))], "cross_entropy").result())
+    if trained is not None:
+        check("a loaded state computes what the saved one did", float(np.abs(loaded - trained).max()) == 0.0, f"{np.abs(loaded - trained).max():.1e}")
+    check("the loaded state knows the sentence", -loaded.mean() < 0.05, f"{-loaded.mean():.4f}")
+    losses = overfit(client, tokens, 1e-3, 3)
+    check("and goes on", losses[-1] < 0.05, f"{losses[-1]:.4f}")
+
+
+def check_chat(base, model, weights):
+    found = post(base, "/oai/api/v1/completions", {"model": weights, "prompt": "Once upon a time there was a purple", "max_tokens": 10, "temperature": 0})
+    check("/oai/api/v1 completes by a checkpoint's path", "tractor" in found["choices"][0]["text"], found["choices"][0]["text"])
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("base")
+    arguments.add_argument("model")
+    arguments.add_argument("--resume", help="only load this checkpoint, of an earlier call")
+    given = arguments.parse_args()
+    print("tinker", tinker.__version__)
+    service = tinker.ServiceClient(base_url=given.base)
+    names = [one.model_name for one in service.get_server_capabilities().supported_models]
+    check("get_server_capabilities", given.model in names, names)
+    if given.resume:
+        check_resumed(service, given.base, given.model, given.resume, None, None)
+    else:
+        saved, trained, tokens = check_training(service, given.base, given.model)
+        check_lists(service, saved)
+        check_resumed(service, given.base, given.model, saved, trained, tokens)
+        weights = saved.replace("/weights/", "/sampler_weights/")
+        check_chat(given.base, given.model, weights)
+        service.create_rest_client().delete_checkpoint_from_tinker_path(weights).result()
+        try:
+            found = service.create_sampling_client(model_path=weights)
+            if hasattr(found, "result"):
+                found.result()
+            check("a deleted checkpoint is gone", False)
+        except Exception as error:
+            check("a deleted checkpoint is gone", "404" in str(error), str(error)[:60])
+        print("checkpoint", saved)
+    print("failed:", failures)
+    sys.stdout.flush()
+    os._exit(failures > 0)
+
+
+main()
