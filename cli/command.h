@@ -40,6 +40,7 @@ void register_merge(CLI::App& app);
 void register_resize(CLI::App& app);
 void register_adapt(CLI::App& app);
 void register_data(CLI::App& app);
+void register_serve(CLI::App& app);
 
 // The options shared by several commands.
 struct Common {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command.h"
+#include "serve.h"
 #include "shared_files.h"
 #include "usage.h"
 
@@ -22,7 +23,7 @@ constexpr cli::Register kCommands[] = {
     cli::register_train,   cli::register_eval,   cli::register_score,     cli::register_generate,
     cli::register_chat,    cli::register_bench,  cli::register_calibrate, cli::register_merge,
     cli::register_export,  cli::register_adapt,  cli::register_embed,     cli::register_classify,
-    cli::register_data,    cli::register_resize,
+    cli::register_data,    cli::register_resize, cli::register_serve,
 };
 
 // Exit statuses, as the help lists them.
@@ -39,6 +40,7 @@ std::string check_integer(const std::string& word) {
 
 // Parses and runs a command.
 int run(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "serve") return cli::execute_service(argv + 1);  // its words are its own
   CLI::App app{"Fine-tune and run models on every device of this machine."};
   app.footer(
       "Example:\n  tessera import model.gguf -o model.tsr\n"

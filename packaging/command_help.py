@@ -57,13 +57,16 @@ def parse(name, text):
     return found
 
 
+EXECUTED = {"serve"}  # programs of their own, which may not be there; packaging/service.sh makes their pages
+
+
 def read(program):
-    """The program's own help, and that of each command, in order."""
+    """The program's own help, and that of each command that is its own, in order."""
     def ask(*words):
         return subprocess.run([program, *words, "--help"], check=True, capture_output=True, text=True).stdout
 
     whole = parse("", ask())
-    commands = [parse(row.names[0], ask(row.names[0])) for row in whole.entries("Subcommands")]
+    commands = [parse(row.names[0], ask(row.names[0])) for row in whole.entries("Subcommands") if row.names[0] not in EXECUTED]
     assert len(commands) > 5, "the help lists no commands"
     return whole, commands
 

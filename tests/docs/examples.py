@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every example of `tessera COMMAND --help`, README.md, docs/ and bindings/*/README.md runs: examples.py BUILD [--full] [--only TEXT] [--times] [-j N].
 
-Shell blocks run in a scratch folder, in their order, with small stand-ins under the names that they read (standins.py). C, C++,
+Shell blocks run in a scratch folder, in their order, with small stand-ins under the names that they read (standins.py). `tessera serve`
+runs until the next one of its document, on a port of its own, which `curl` then asks (service.py). C, C++,
 Go, Java and Python compile, whole programs run (snippets.py). Without --full the examples of --help alone run, except those
 that take more than a second (LONG). An example that cannot run here is marked with its reason, GPU, network or cluster:
   in Markdown   <!-- not run: GPU, the kernels are those of the device --> before the block, for all of it
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import service
 import snippets
 import standins
 
@@ -48,7 +50,7 @@ def commands_of(block):
     joined = re.sub(r"\\\n\s*", " ", block)
     for line in joined.splitlines():
         line = re.sub(r"^\$ ", "", line.strip())
-        if re.match(r"(build/cli/)?tessera |\./dev |tests/\S+\.py ", line):
+        if re.match(r"(build/cli/)?tessera |\./dev |tests/\S+\.py |curl ", line):
             yield re.sub(r"^build/cli/", "", line).replace(" build/cli/tessera ", " tessera ")
 
 
@@ -91,9 +93,11 @@ def document_examples():
                     yield Example(name, place, command, mark=mark)
 
 
-def run_shell(example, folder, tessera):
+def run_shell(example, folder, tessera, served):
     standins.provide(example.text, folder, tessera)
-    text = example.text
+    if service.is_one(example.text):
+        return served.begin(example.text, folder, tessera)
+    text = served.asked(example.text)
     for written, shorter in SHORTER:
         text = text.replace(written, shorter)
     environment = dict(os.environ, PATH=f"{pathlib.Path(tessera).parent}:{os.environ['PATH']}", TESSERA_PROFILE="none",
@@ -111,12 +115,12 @@ def run_folder(examples, work, arguments):
     """The failures of the examples of one folder, in their order."""
     folder = work / re.sub(r"\W+", "_", examples[0].folder)
     folder.mkdir()
-    failures, ran = [], 0
+    failures, ran, served = [], 0, service.Service()
     for example in examples:
         begin = time.monotonic()
         try:
             if example.language == "sh":
-                status, output = run_shell(example, folder, arguments.tessera)
+                status, output = run_shell(example, folder, arguments.tessera, served)
             else:
                 status, output = snippets.check(example, folder, arguments)
         except subprocess.TimeoutExpired:
@@ -128,6 +132,9 @@ def run_folder(examples, work, arguments):
             shown = example.text if example.language == "sh" else f"this {example.language}"
             failures.append(f"{example.place}: {shown}\n   exit {status}: {output.strip()[-600:]}")
             print(f"FAILED: {failures[-1]}", flush=True)
+    if problem := served.end():
+        failures.append(f"{examples[0].folder}: tessera serve: {problem}")
+        print(f"FAILED: {failures[-1]}", flush=True)
     return ran, failures
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 FOLDERS = ["graph", "parallel", "text", "serialize", "runtime", "engine", "capi", "cli", "samples", "bindings", "packaging",
-           "pkgconfig", "tests", "docs"]
+           "pkgconfig", "tests", "docs", "service"]
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".c", ".go", ".java", ".py", ".i", ".in", ".txt", ".sh", ".md", ".html"}
 QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"^(?:{'|'.join(FOLDERS)})(?:/[\w.*<>{{}},+-]+)+/?$")

@@ -109,7 +109,7 @@ def provide(command, folder, tessera):
     # What it writes may be what it reads too, as by --resume.
     read = set(re.findall(r"(?:--resume|--reference|--adapter) (?:\w+=)?(\S+)", command))
     known = [*TEXTS, *MODELS, *ADAPTERS, "adapted.tsr", "imatrix.gguf"]
-    for word in re.split(r"[\s=,]+", command.replace("'", " ").replace('"', " ")):
+    for word in re.split(r"[\s=,@]+", command.replace("'", " ").replace('"', " ")):
         name = word.rstrip("/")
         if "folder/" in word and name not in known:
             name = "folder"

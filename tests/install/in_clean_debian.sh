@@ -14,6 +14,8 @@ zcat /usr/share/man/man1/tessera-train.1.gz | grep -q 'fine\\-tune a model' || {
 # shellcheck disable=SC1091
 (. /usr/share/bash-completion/completions/tessera; COMP_WORDS=(tessera tr) COMP_CWORD=1; _tessera; [ "${COMPREPLY[*]}" = train ])
 echo "ok: the command, its man pages and its completion"
+[ -s /usr/lib/systemd/system/tessera-service.service ] && zcat /usr/share/man/man1/tessera-serve.1.gz | grep -q 'tessera serve'
+python3 -B /root/smoke.py /usr/bin/tessera "$work/service"
 for sample in "$samples"/c/*.c; do
   # shellcheck disable=SC2046
   cc -std=c11 -Wall -Wextra -Werror "$sample" $(pkg-config --cflags --libs tessera) -lm -o "$(basename "$sample" .c)"
@@ -76,6 +78,7 @@ python3 -m venv venv
 venv/bin/pip install -q --no-index "$packages"/python/*.whl
 rm -f ./*.python.txt ./*.java.txt ./*.go.txt python.tsr java.tsr go.tsr
 all python venv/bin/python "$samples/python/SAMPLE.py"
+venv/bin/tessera-serve --version
 class_path=java:$packages/java/tessera.jar:$packages/java/tessera-natives.jar
 all java in_java SAMPLE
 mkdir opt elsewhere
@@ -84,6 +87,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$PWD/opt" -name tessera.pc)")
 LD_LIBRARY_PATH=$(dirname "$(find "$PWD/opt" -name libtessera.so)")
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
 "$PWD/opt/bin/tessera" --version
+(unset LD_LIBRARY_PATH && python3 -B /root/smoke.py "$PWD/opt/bin/tessera" "$work/service_of_the_tar")
 for sample in finetune generate own_model plan; do
   mkdir -p "elsewhere/$sample"
   cp "$samples/go/$sample/main.go" "elsewhere/$sample/"

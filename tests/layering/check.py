@@ -3,7 +3,7 @@
 
 And on fractions printed by printf in the library: their decimal point is the host application's, so that a plan's
 fingerprint, say, would change with setlocale. And on ops and optimizers that are asked for their names (op_names.py,
-optimizer_names.py). First plants one violation per rule in a scratch tree and checks that each is caught."""
+optimizer_names.py), and on imports between packages of service/ (service_imports.py). First plants one violation per rule in a scratch tree and checks that each is caught."""
 import pathlib
 import re
 import sys
@@ -11,6 +11,7 @@ import tempfile
 
 import op_names
 import optimizer_names
+import service_imports
 
 # folder -> project folders that it may include (longest prefix wins on both sides).
 ALLOWED = {
@@ -139,7 +140,7 @@ if __name__ == "__main__":
     self_test()
     root = pathlib.Path(sys.argv[1])
     bad = (violations(root) + op_names.self_test() + op_names.violations(root) + optimizer_names.self_test() +
-           optimizer_names.violations(root))
+           optimizer_names.violations(root) + service_imports.self_test() + service_imports.violations(root))
     print("\n".join(bad) if bad else "layering: every include follows the table, no fraction the locale; "
           f"{len(op_names.places(root))} ops are asked for their names")
     sys.exit(1 if bad else 0)
