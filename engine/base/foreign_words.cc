@@ -23,10 +23,6 @@ struct ForeignWord {
   std::string_view note = {};  // what to know of it, or what to do instead; {lr} is an option
 };
 
-constexpr std::string_view kServe =
-    "no command serves over a network: `tessera chat MODEL` talks on the terminal, `tessera generate MODEL "
-    "--prompts FILE` answers many at once, samples/python/chat_server.py is a server made with the library";
-
 // Several rows of one word: the first whose option the reader knows counts.
 constexpr ForeignWord kWords[] = {
     {Of::kOption, "epochs epoch num_epochs n_epochs max_epochs num_train_epochs", "steps N",
@@ -168,7 +164,7 @@ constexpr ForeignWord kWords[] = {
     {Of::kOption, "json_schema_file guided_json response_format format", "json_schema"},
     {Of::kOption, "grammar_file guided_grammar", "grammar"},
     {Of::kOption, "draft md speculative_model", "draft_model"},
-    {Of::kArgument, "port host", "", kServe},
+    {Of::kArgument, "port host", "", "`tessera serve MODEL` serves over HTTP, at --host and --port"},
     {Of::kOption, "kv_cache_dtype cache_dtype", "cache_type"},
     {Of::kOption, "r lora_r lora_rank", "rank"},
     {Of::kOption, "lora_alpha", "alpha"},
@@ -235,7 +231,7 @@ constexpr ForeignWord kWords[] = {
     {Of::kOneDash, "tb tbd td", "threads"},
     {Of::kOneDash, "to", "", "nothing: no command serves over a network"},
     {Of::kOneDash, "ub", "", "nothing: how many tokens a step takes is the plan's choice"},
-    {Of::kCommand, "serve server api start launch deploy llama_server", "", kServe},
+    {Of::kCommand, "server api start launch deploy llama_server", "", "`tessera serve MODEL`"},
     {Of::kCommand, "run", "", "`tessera chat MODEL`, or `tessera generate MODEL --prompt TEXT`"},
     {Of::kCommand, "cli llama_cli interactive repl talk", "", "`tessera chat MODEL`"},
     {Of::kCommand, "ask", "", "`tessera chat MODEL --message TEXT`"},

@@ -26,7 +26,7 @@ expect "no command is called 'trian'; did you mean train" "$tessera" trian "$mod
 expect 'a command is missing: devices, import' "$tessera"
 expect "did you mean --prompt 'Once upon a time'" "$tessera" generate "$model" "Once upon a time"
 # Words of other projects are answered with the word here, misspelt ones with the nearest, others with none.
-for words in "serve|chat_server" "run|tessera chat" "finetune|tessera train" "perplexity|tessera score" "trian|did you mean train" "frobnicate|there are devices"; do
+for words in "server|tessera serve MODEL" "run|tessera chat" "finetune|tessera train" "perplexity|tessera score" "trian|did you mean train" "frobnicate|there are devices"; do
   expect "${words#*|}" "$tessera" "${words%%|*}" "$model"
 done
 for words in "--epochs|optimizer steps" "--learning-rate|did you mean --lr\?" "--learning_rate|--lr" "--batch-size|--batch" "--output_dir|--out" "--max-seq-length|--seq" \

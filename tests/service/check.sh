@@ -23,5 +23,5 @@ go test -vet=off -v ./... >"$work/tests.txt" 2>&1 || status=$?
 sed -n 's/^--- PASS: Test\([^ ]*\).*/ok: \1/p' "$work/tests.txt"
 awk '/^ +[a-z_]+\.go:[0-9]+: /{ said = $0; sub(/^ *[^ ]* (skipped: )?/, "", said) } /^--- SKIP: /{ print "skipped | " $3 " | " said }' "$work/tests.txt"
 [ $status -eq 0 ] || { grep -B 30 -E '^\s*--- FAIL|^FAIL|^panic' "$work/tests.txt"; exit 1; }
-go build -o "$build/cli/tessera-serve" .
+go build -ldflags "-extldflags '-Wl,-rpath,$build/capi'" -o "$build/cli/tessera-serve" .
 python3 -B "$here/tests/service/smoke.py" "$build/cli/tessera" "$work/smoke"
