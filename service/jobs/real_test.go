@@ -29,7 +29,7 @@ var ctx = context.Background()
 func modelPath(t *testing.T) string {
 	path := os.Getenv("TESSERA_TEST_MODEL")
 	if path == "" {
-		t.Skip("TESSERA_TEST_MODEL is not set: the path of a small model, as stories260K.gguf")
+		t.Skip("TESSERA_TEST_MODEL is not set: the path of a small model, as tests/service/check.sh makes one")
 	}
 	return path
 }

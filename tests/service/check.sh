@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check.sh BUILD: go vet and every test of service/ over the library of a finished build, and `tessera serve` from its first request to
-# its end. Tests that want chromium or a model (TESSERA_TEST_MODEL) say that they are skipped.
+# its end. Trainings are those of a new small model. Tests that want chromium say that they are skipped.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -18,10 +18,14 @@ export GOFLAGS="-mod=mod -modfile=$work/go.mod"
 cd "$here/service"
 [ -z "$(gofmt -l .)" ] || { echo "gofmt -l: $(gofmt -l .)"; exit 1; }
 go vet ./...
+TESSERA_TEST_MODEL=$work/small.tsr
+export TESSERA_TEST_MODEL
+rm -f "$TESSERA_TEST_MODEL"
+"$build/cli/tessera" new "llama:L=2,C=32,H=2,KV=1,F=48,V=256,T=256" --tokenizer bytes -o "$TESSERA_TEST_MODEL" >"$work/model.log"
 status=0
 go test -vet=off -v ./... >"$work/tests.txt" 2>&1 || status=$?
 sed -n 's/^--- PASS: Test\([^ ]*\).*/ok: \1/p' "$work/tests.txt"
 awk '/^ +[a-z_]+\.go:[0-9]+: /{ said = $0; sub(/^ *[^ ]* (skipped: )?/, "", said) } /^--- SKIP: /{ print "skipped | " $3 " | " said }' "$work/tests.txt"
 [ $status -eq 0 ] || { grep -B 30 -E '^\s*--- FAIL|^FAIL|^panic' "$work/tests.txt"; exit 1; }
 go build -ldflags "-extldflags '-Wl,-rpath,$build/capi'" -o "$build/cli/tessera-serve" .
-python3 -B "$here/tests/service/smoke.py" "$build/cli/tessera" "$work/smoke"
+python3 -B "$here/tests/service/smoke.py" "$build/cli/tessera" "$TESSERA_TEST_MODEL" "$work/smoke"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""smoke.py TESSERA FOLDER: `tessera serve` of a new small model answers, refuses a method, gives its page, and ends by SIGTERM."""
+"""smoke.py TESSERA MODEL FOLDER: `tessera serve` of a small model answers, refuses a method, gives its page, and ends by SIGTERM."""
 import json
 import pathlib
 import shutil
@@ -9,11 +9,10 @@ import sys
 import urllib.error
 import urllib.request
 
-tessera, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+tessera, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[3])
 shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
-subprocess.run([tessera, "new", "llama:L=2,C=32,H=2,KV=1,F=48,V=256,T=256", "--tokenizer", "bytes", "-o", "small.tsr"], cwd=folder, check=True,
-               stdout=subprocess.DEVNULL)
+shutil.copy(sys.argv[2], folder / "small.tsr")
 service = subprocess.Popen([tessera, "serve", "small.tsr", "--port", "0", "--sequences", "2", "--state", "state"], cwd=folder, stderr=subprocess.PIPE,
                            text=True)
 try:
