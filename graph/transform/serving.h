@@ -52,7 +52,7 @@ int64_t table_columns(const ServingOptions& options);
 // With window_pages the attentions with a window shorter than the context have inputs of their own in place of "slot" and
 // "page_table": "window_slot" i32[B, N] and "window_page_table" i32[R, M], and as many pages. Inputs that nothing reads are
 // left out.
-// What no later token reads is computed for the wanted tokens alone (wanted_rows.h).
+// Values that no later token reads are computed for the requested tokens only (wanted_rows.h).
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
 // Rotations with two rows of factors (LongRoPE) take the first where `context` is at most rope_switch. Else a server of one
 // row has an input "rope_row" i32[1]: 1 or 2, the row of factors for all tokens of the step. A sequence that grows beyond the

@@ -64,7 +64,7 @@ type Endpoint struct {
 type Plain struct {
 	Method, Path string
 	Scope        string // of keys that may call it; "": infer
-	// Types are those of bodies that Reply reads beside JSON, as "application/x-protobuf".
+	// Types are the content types of bodies that Reply reads, other than JSON: "application/x-protobuf".
 	Types  []string
 	Most   int64 // bytes of a body; 0: as many as of others
 	Reply  func(call *Call, models inference.Models, done <-chan struct{}) (body any, err error)

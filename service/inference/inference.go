@@ -12,7 +12,7 @@ type Models interface {
 	// List gives all names, loaded or not.
 	List() []Info
 	// Open gives a model ready for requests. It waits while the model is loaded. *Error NotFound for a name of none,
-	// Overloaded where its plan does not fit beside those that are in use.
+	// Overloaded where its plan does not fit with the models in use.
 	Open(ctx context.Context, name string) (Model, error)
 }
 
@@ -23,7 +23,7 @@ type Info struct {
 	Created int64  // seconds since 1970: the time of its file, or of the adapter
 	Loaded  bool
 	Context int64 // tokens of a sequence at most; 0 where it is not loaded and unknown
-	// What it does: "generate", "chat" (has a template), "embed", "score" (has a head of labels).
+	// Its uses: "generate", "chat" (has a template), "embed", "score" (has a head of labels).
 	Does         []string
 	Architecture string
 	Parameters   int64

@@ -76,7 +76,7 @@ func (c *command) parse(wanted int) error {
 	return nil
 }
 
-// with opens the folder, beside a service that runs too.
+// with opens the folder, also while a service runs.
 func (c *command) with(do func(s *store.Store) error) error {
 	s, err := store.Open(c.folder, store.Options{Shared: true})
 	if err != nil {

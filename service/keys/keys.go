@@ -22,7 +22,7 @@ type Key struct {
 	ID     string // whose rates are counted; "": its tenant's
 	Tenant string
 	Scopes []Scope // none: all but admin
-	// Of a minute; 0: unlimited.
+	// Limits per minute; 0: unlimited.
 	Requests, Tokens int64
 	Memory           int64 // bytes that its tenant may have in use; 0: any
 }

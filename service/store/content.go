@@ -17,7 +17,7 @@ import (
 
 func (s *Store) contentPath(id string) string { return filepath.Join(s.filesFolder(), id) }
 
-// draft is a content under a name of its own, beside those that rows name.
+// draft is a content under a temporary name, which no row names.
 type draft struct {
 	store  *Store
 	id     string

@@ -36,7 +36,7 @@ type Store struct {
 
 // Options of Open.
 type Options struct {
-	// Shared opens the folder beside the process that has it, for keys alone: without its lock, its files are left as they are.
+	// Shared opens a folder that another process may have open, for keys only: without its lock, its files are left as they are.
 	Shared bool
 	// Now is the wall clock; nil for the system's. Nothing is ordered by it.
 	Now func() time.Time

@@ -129,7 +129,7 @@ func (p *Pass) add(datum *Datum, inputs []string, where string) (targets int, er
 	return targets, nil
 }
 
-// valuesOf are the inputs of a datum beside its labels, as many as these.
+// valuesOf are the inputs of a datum other than its labels, one for each label.
 func valuesOf(datum *Datum, count int, at string) (map[string][]float32, error) {
 	values := map[string][]float32{}
 	for _, name := range []string{"weights", "logprobs", "advantages"} {

@@ -26,7 +26,7 @@ type Future struct {
 	told     time.Time // when the result was asked for first
 }
 
-// Results of futures, beside *Samples.
+// Results of futures other than *Samples.
 type (
 	// Computed is the result of a forward pass, with or without a backward one.
 	Computed struct {

@@ -62,9 +62,9 @@ type chunk struct {
 func (x *exchange) chunk(choices ...chunkChoice) []byte {
 	made := chunk{x.id, "chat.completion.chunk", x.created, x.model, choices, nil}
 	switch {
-	case x.countsUsage:
+	case x.streaming.CountsUsage:
 		made.Usage = x.usage
-	case x.tellsUsage:
+	case x.streaming.TellsUsage:
 		made.Usage = null
 	}
 	return openai.Event(made)
@@ -91,7 +91,7 @@ func (x *exchange) Piece(_ int, event inference.Event) []byte {
 	}
 	text := &x.choices[event.Index]
 	calls := x.take(text, event)
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		return nil
 	}
 	x.usage.Add(event)
@@ -135,7 +135,7 @@ func (x *exchange) take(text *choice, event inference.Event) (calls []toolCall) 
 	if event.Finish != "" {
 		text.finish = openai.FinishReason(event.Finish, len(text.calls))
 	}
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		text.text.WriteString(event.Text)
 		text.reasoning.WriteString(event.Reasoning)
 		if x.probable {
@@ -162,10 +162,10 @@ func (x *exchange) named(text string) (content, short *string) {
 // End is the usage where it is asked for, and the mark of the end.
 func (x *exchange) End(usage []inference.Usage) []byte {
 	x.usage = openai.SumUsage(usage)
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		return nil
 	}
-	if !x.tellsUsage {
+	if !x.streaming.TellsUsage {
 		return []byte(openai.Done)
 	}
 	last := chunk{x.id, "chat.completion.chunk", x.created, x.model, []chunkChoice{}, x.usage}

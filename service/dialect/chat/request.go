@@ -49,9 +49,7 @@ type exchange struct {
 	toolName   string
 	tenant     string
 
-	streamed    bool
-	tellsUsage  bool // at the end of a stream
-	countsUsage bool // in each chunk, as far as it is
+	streaming   openai.Streaming
 	probable    bool // log probabilities are told
 	oneCall     bool
 	noReasoning bool
@@ -140,14 +138,7 @@ func (x *exchange) readPrompt(body *fields.Object) {
 
 // readReply reads what is told of the texts.
 func (x *exchange) readReply(body *fields.Object) {
-	x.streamed, _ = body.Flag("stream")
-	if options, ok := body.Object("stream_options"); ok {
-		x.tellsUsage, _ = options.Flag("include_usage") // replies in one piece always tell it
-		options.Flag("include_obfuscation")             // pads chunks with texts of no meaning, which may be left out
-		x.countsUsage, _ = options.Flag("continuous_usage_stats")
-		x.tellsUsage = x.tellsUsage || x.countsUsage
-		options.Done()
-	}
+	x.streaming = openai.ReadStreaming(body)
 	x.probable, _ = body.Flag("logprobs")
 	likeliest, _ := body.Integer("top_logprobs", 0, openai.MostLikeliest)
 	if likeliest > 0 { // asks for both
@@ -185,12 +176,12 @@ func (x *exchange) Requests(known inference.Info) ([]inference.Request, error) {
 	}}, nil
 }
 
-func (x *exchange) Streamed() bool { return x.streamed }
+func (x *exchange) Streamed() bool { return x.streaming.Streamed }
 
-func (x *exchange) ContentType() string { return openai.ContentType(x.streamed) }
+func (x *exchange) ContentType() string { return openai.ContentType(x.streaming.Streamed) }
 
 func (x *exchange) Ping() []byte {
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		return nil
 	}
 	return []byte(openai.Ping)

@@ -126,16 +126,16 @@ func wholeCharacters(bytes []byte) int {
 
 // tell adds to a text, and gives the chunk where chunks are sent.
 func (x *exchange) tell(index int, text string, found *probabilities, finish string) []byte {
-	if x.streamed {
+	if x.streaming.Streamed {
 		made := choiceBody{text, index, found, nil}
 		if finish != "" {
 			made.Finish = &finish
 		}
 		var usage any
 		switch {
-		case x.counts:
+		case x.streaming.CountsUsage:
 			usage = x.usage
-		case x.tellsUsage:
+		case x.streaming.TellsUsage:
 			usage = (*openai.Usage)(nil)
 		}
 		return openai.Event(x.body([]choiceBody{made}, usage))
@@ -158,10 +158,10 @@ func (x *exchange) End(usage []inference.Usage) []byte {
 	if x.nothing {
 		x.usage.Completion, x.usage.Total = 0, x.usage.Prompt
 	}
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		return nil
 	}
-	if !x.tellsUsage {
+	if !x.streaming.TellsUsage {
 		return []byte(openai.Done)
 	}
 	return append(openai.Event(x.body([]choiceBody{}, x.usage)), openai.Done...)

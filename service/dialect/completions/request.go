@@ -36,13 +36,11 @@ type exchange struct {
 	options inference.Options
 	tenant  string
 
-	texts      int  // of each prompt
-	streamed   bool // as chunks
-	tellsUsage bool // at the end of a stream
-	counts     bool // it in each chunk, as far as it is
-	echo       bool // each text begins with its prompt
-	probable   bool // log probabilities are told
-	nothing    bool // max_tokens is 0: one token is generated and not told
+	texts     int // of each prompt
+	streaming openai.Streaming
+	echo      bool // each text begins with its prompt
+	probable  bool // log probabilities are told
+	nothing   bool // max_tokens is 0: one token is generated and not told
 
 	begun   [][]byte // by prompt: the first bytes of a character of it, which the next part completes
 	choices []choice // those of the first prompt, then those of the next
@@ -89,14 +87,7 @@ func (x *exchange) readLimit(body *fields.Object) {
 
 // readReply reads what is told of the texts.
 func (x *exchange) readReply(body *fields.Object) {
-	x.streamed, _ = body.Flag("stream")
-	if options, ok := body.Object("stream_options"); ok {
-		x.tellsUsage, _ = options.Flag("include_usage") // replies in one piece always tell it
-		options.Flag("include_obfuscation")             // pads chunks with texts of no meaning, which may be left out
-		x.counts, _ = options.Flag("continuous_usage_stats")
-		x.tellsUsage = x.tellsUsage || x.counts
-		options.Done()
-	}
+	x.streaming = openai.ReadStreaming(body)
 	likeliest := int64(0)
 	if likeliest, x.probable = body.Integer("logprobs", 0, openai.MostLikeliest); x.probable {
 		x.options["logprobs"] = likeliest
@@ -135,12 +126,12 @@ func (x *exchange) Requests(inference.Info) (requests []inference.Request, err e
 	return requests, nil
 }
 
-func (x *exchange) Streamed() bool { return x.streamed }
+func (x *exchange) Streamed() bool { return x.streaming.Streamed }
 
-func (x *exchange) ContentType() string { return openai.ContentType(x.streamed) }
+func (x *exchange) ContentType() string { return openai.ContentType(x.streaming.Streamed) }
 
 func (x *exchange) Ping() []byte {
-	if !x.streamed {
+	if !x.streaming.Streamed {
 		return nil
 	}
 	return []byte(openai.Ping)

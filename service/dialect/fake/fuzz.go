@@ -2,6 +2,7 @@ package fake
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,7 +10,8 @@ import (
 	"tessera.dev/service/dialect"
 )
 
-// Fuzz changes the requests of testdata/*.http that have a body: whatever is posted, the reply is no failure of the service.
+// Fuzz changes the requests of testdata/*.http that have a body: whatever is posted, the reply is no failure of the service, and
+// an error is JSON.
 func Fuzz(f *testing.F, made dialect.Dialect) {
 	f.Helper()
 	files, err := filepath.Glob("testdata/*.http")
@@ -37,7 +39,7 @@ func Fuzz(f *testing.F, made dialect.Dialect) {
 		if !known {
 			return
 		}
-		if status, reply := Post(made, target, string(body)); status >= 500 {
+		if status, reply := Post(made, target, string(body)); status >= 500 || status >= 400 && !json.Valid(reply) {
 			t.Errorf("%d %s", status, reply)
 		}
 	})

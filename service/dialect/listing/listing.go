@@ -1,4 +1,4 @@
-// Package listing is GET /v1/models and /v1/models/{id}: OpenAI's form with context lengths, and beside it the list that Codex reads.
+// Package listing is GET /v1/models and /v1/models/{id}: OpenAI's form with context lengths, and a second list for Codex.
 package listing
 
 import (

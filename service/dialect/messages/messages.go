@@ -89,18 +89,11 @@ func countTokens(call *dialect.Call, models inference.Models, done <-chan struct
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := openai.Context(done)
-	defer end()
-	model, err := models.Open(ctx, asked.model)
-	if err != nil {
-		return nil, err
-	}
-	defer model.Release()
-	_, tokens, err := model.Render(asked.talk.JSON(), asked.rendering())
+	tokens, err := openai.CountTokens(models, asked.model, asked.talk.JSON(), asked.rendering(), done)
 	if err != nil {
 		return nil, err
 	}
 	return struct {
 		Tokens int `json:"input_tokens"`
-	}{len(tokens)}, nil
+	}{tokens}, nil
 }

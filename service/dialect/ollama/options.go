@@ -46,7 +46,7 @@ func readOptions(body *fields.Object, options inference.Options) {
 		options["max_tokens"] = value
 	}
 	readPenalized(given, options)
-	readStop(given, options)
+	openai.ReadStops(given, options)
 	given.Only("tfs_z", "1")
 	given.Only("mirostat", "0")
 	given.Pass("mirostat_tau", "mirostat_eta") // of mirostat
@@ -66,28 +66,6 @@ func readPenalized(given *fields.Object, options inference.Options) {
 		options["repetition_penalty"] = 1.0
 	default:
 		options["penalty_last"] = last
-	}
-}
-
-// readStop takes a list, or one text.
-func readStop(given *fields.Object, options inference.Options) {
-	value, ok := given.Value("stop")
-	if !ok {
-		return
-	}
-	var texts []string
-	if value.Kind() == fields.Text {
-		texts = []string{value.Text()}
-	} else {
-		texts = value.Texts(0, 1000)
-	}
-	for _, text := range texts {
-		if text == "" {
-			value.Fail(fields.Empty, "has an empty text")
-		}
-	}
-	if len(texts) > 0 {
-		options["stop"] = string(wire.JSON(texts))
 	}
 }
 

@@ -51,7 +51,7 @@ func Constraints(body *fields.Object, options inference.Options) {
 	c.text(body, "grammar", "grammar")
 }
 
-// format is response_format. llama.cpp has the schema beside the type, also of json_object.
+// format is response_format. llama.cpp has the schema next to the type, also for json_object.
 func (c *constraints) format(format *fields.Object) {
 	format.NeedText("type")
 	switch kind, _ := format.Choice("type", "text", "json_object", "json_schema"); kind {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"tessera.dev/service/inference"
@@ -18,6 +19,19 @@ func Context(done <-chan struct{}) (ctx context.Context, cancel context.CancelFu
 		}
 	}()
 	return ctx, cancel
+}
+
+// CountTokens counts those of a conversation by its model's template.
+func CountTokens(models inference.Models, name string, messages json.RawMessage, rendering inference.Options, done <-chan struct{}) (int, error) {
+	ctx, end := Context(done)
+	defer end()
+	model, err := models.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer model.Release()
+	_, tokens, err := model.Render(messages, rendering)
+	return len(tokens), err
 }
 
 // Open opens a model. Without a name it is the only one, where that is so.

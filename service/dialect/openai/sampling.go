@@ -57,7 +57,7 @@ func Sampling(body *fields.Object, options inference.Options) {
 	if flag, ok := body.Flag("ignore_eos"); ok && flag {
 		options["ignore_eos"] = int64(1)
 	}
-	readStops(body, options)
+	ReadStops(body, options)
 	readBias(body, options)
 	body.Only("skip_special_tokens", "true")
 	body.Only("include_stop_str_in_output", "false")
@@ -71,7 +71,8 @@ func most(a, b int64) int64 {
 	return b
 }
 
-func readStops(body *fields.Object, options inference.Options) {
+// ReadStops reads stop: one text or a list.
+func ReadStops(body *fields.Object, options inference.Options) {
 	if value, ok := body.Value("stop"); ok {
 		var texts []string
 		if value.Kind() == fields.Text {

@@ -1,6 +1,9 @@
 package openai
 
-import "tessera.dev/service/inference"
+import (
+	"tessera.dev/service/dialect/fields"
+	"tessera.dev/service/inference"
+)
 
 // Usage counts tokens, in the form of chat and completions.
 type Usage struct {
@@ -25,6 +28,26 @@ type CompletionDetails struct {
 func (u *Usage) Add(event inference.Event) {
 	u.Completion += int64(len(event.Tokens))
 	u.Total += int64(len(event.Tokens))
+}
+
+// Streaming is how a reply of chat and completions comes.
+type Streaming struct {
+	Streamed    bool // as chunks
+	TellsUsage  bool // at the end of a stream; replies in one piece always tell it
+	CountsUsage bool // in each chunk, as far as it is
+}
+
+// ReadStreaming reads stream and stream_options.
+func ReadStreaming(body *fields.Object) (s Streaming) {
+	s.Streamed, _ = body.Flag("stream")
+	if options, ok := body.Object("stream_options"); ok {
+		s.TellsUsage, _ = options.Flag("include_usage")
+		options.Flag("include_obfuscation") // pads chunks with texts of no meaning, which may be left out
+		s.CountsUsage, _ = options.Flag("continuous_usage_stats")
+		s.TellsUsage = s.TellsUsage || s.CountsUsage
+		options.Done()
+	}
+	return s
 }
 
 // SumUsage is that of all requests.

@@ -63,7 +63,7 @@ func (r *request) readFormat(format *fields.Object) {
 
 func orEmpty(raw []byte) []byte {
 	if len(raw) == 0 {
-		return []byte("{}") // beside an error
+		return []byte("{}") // with an error
 	}
 	return raw
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	checkpointsOfRun = 10               // beside those of epochs' ends
+	checkpointsOfRun = 10               // in addition to those at the ends of epochs
 	saveTime         = 10 * time.Minute // most time between two checkpoints
 	epochModels      = 3                // the last epochs whose models are kept
 	warmupShare      = 10

@@ -278,5 +278,5 @@ func (t *trainer) settle(ctx context.Context, update tinker.Update) error {
 	return nil
 }
 
-// settingsFile is of the settings beside a checkpoint.
+// settingsFile holds the settings, next to a checkpoint.
 const settingsFile = "tinker.json"
