@@ -286,8 +286,10 @@ func TestFilesThatAMethodDoesNotLearnFromFailTheJob(t *testing.T) {
 func TestAPausedJobGoesOnToTheSameBits(t *testing.T) {
 	s := start(t, t.TempDir())
 	file := mustUpload(t, s, rows("chat", 20))
-	whole := await(t, s, create(t, s, order(file, tuning.Supervised)).ID, succeeded)
-	job := create(t, s, order(file, tuning.Supervised))
+	wanted := order(file, tuning.Supervised)
+	wanted.Hyperparameters.Epochs = 12 // long enough to be paused on any machine
+	whole := await(t, s, create(t, s, wanted).ID, succeeded)
+	job := create(t, s, wanted)
 	pauses := 0
 	for !succeeded(job) {
 		job = await(t, s, job.ID, func(job tuning.Job) bool { return job.Estimated != 0 && pauses < 3 || succeeded(job) })

@@ -120,17 +120,17 @@ func unchunk(reply string) string {
 func TestSlowSenders(t *testing.T) {
 	_, address := start(t, &fakeModels{}, nil)
 	begun := time.Now()
-	if reply := talk(t, address, "GET /health HTTP/1.1\r\nHo", 3*time.Second); strings.Contains(reply, "200") {
+	if reply := talk(t, address, "GET /health HTTP/1.1\r\nHo", 10*time.Second); strings.Contains(reply, "200") {
 		t.Errorf("slow header: %q", reply)
 	}
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("a slow header held its connection %v", took)
 	}
 	begun = time.Now()
-	if reply := talk(t, address, "POST /texts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 3*time.Second); !strings.Contains(reply, "408") {
+	if reply := talk(t, address, "POST /texts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 10*time.Second); !strings.Contains(reply, "408") {
 		t.Errorf("slow body: %q", reply)
 	}
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("a slow body held its connection %v", took)
 	}
 }
