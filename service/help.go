@@ -26,12 +26,13 @@ Examples
 Agents read long prompts: give them --context 65536 and few --sequences, as the cache has CONTEXT x SEQUENCES tokens.
 
 Models
-  --alias NAME=MODEL      a further name of a model: a path, or a name of the command line
-  --adapter BASE:NAME=PATH   a LoRA adapter, with a model name of its own; any number of them are mixed in a step
+  --alias NAME=MODEL      an additional name for MODEL, given by its path or by its name on the command line
+  --adapter BASE:NAME=PATH   a LoRA adapter, with a model name of its own; any number may be given, and one step can mix
+                          requests for --adapters of them
   --preload NAME,NAME     load these at once
   --idle SECONDS          unload a model after so long without requests (default 0: never)
-  --memory-limit SIZE     of all loaded models by their plans, as 24GiB: models without requests are unloaded to make room,
-                          and requests that find none are answered with 503 (default: the devices' own limits)
+  --memory-limit SIZE     limit on the planned memory of all loaded models, e.g. 24GiB; idle models are unloaded to make room,
+                          and a request that still does not fit gets 503 (default: the devices' own limits)
 Engine of each model; the defaults are the library's
   --devices TEXT          cpu:4, cuda, cuda:0,1          --parallel TEXT       as tp=2, dp=2
   --context TOKENS        of a sequence at most (default: the model's, at most 2048)
@@ -39,24 +40,27 @@ Engine of each model; the defaults are the library's
   --cache-type TYPE       f16, bf16, q8_0                --precision TYPE      f32, tf32, bf16
   --weights TYPE          as bf16, q8_0, q4_k            --threads N           of kernels
   --speculation KIND      off, ngram, draft, mtp         --draft-model PATH    --draft-tokens N
-  --trainers N            trainings of Tinker's SDK in memory; others' states lie on the disk (4)
-  --train-context TOKENS  of a sequence in these (default: the model's, at most 2048); shorter passes cost as much as one
+  --trainers N            Tinker training runs kept in memory; further runs are swapped to disk (4)
+  --train-context TOKENS  maximum sequence length in Tinker training (default: the model's, at most 2048); a pass is padded
+                          to whole rows of this length, so a shorter one costs as much
   --adapters N            adapters mixed in a step (4)   --adapter-rank N      their largest rank (16)
 Service
-  --host ADDRESS          (127.0.0.1); others need a key, or --insecure
+  --host ADDRESS          address to listen on (127.0.0.1); any other than a loopback address needs an API key or --insecure
   --port PORT             (8080)
-  --host-name NAME        by which clients call this machine, besides addresses and localhost; may be repeated
-  --state FOLDER          of what lasts: keys, files, jobs; one service uses it at a time (the environment's TESSERA_STATE).
+  --host-name NAME        host name accepted in requests' Host header, besides IP addresses and localhost; may be repeated
+  --state FOLDER          folder of persistent data: keys, files, jobs; one service uses it at a time (the environment's
+                          TESSERA_STATE).
                           'tessera serve keys new --state FOLDER' makes a key with scopes and rates,
                           'tessera serve backup --state FOLDER NEW_FOLDER' a copy, while the service runs
-  --api-key KEY           asked of every request but /health; may be repeated. Other users of this machine see it: better is
+  --api-key KEY           key required on every request but /health; may be repeated. Other users can see it in the process
+                          list, so prefer --api-key-file
   --api-key-file FILE     a key a line, or the environment's TESSERA_API_KEY
   --tls-certificate FILE  --tls-key FILE
   --insecure              no key, though other machines reach the service
   --queue-tokens N        of a model's requests that wait; more are answered with 429 (1048576)
   --body-limit SIZE       of requests in JSON (8MiB)
   --drain SECONDS         that requests have after SIGTERM (30)
-  --metrics-prefix WORD   of /metrics (vllm, whose dashboards then read it)
+  --metrics-prefix WORD   prefix of metric names in /metrics (default vllm, so that vLLM's dashboards work)
   --log-level LEVEL       debug, info, warning, error    --log-text            words in place of JSON lines
   --version
 Paths: / is a page for browsers; /openapi.json lists all paths; /health, /version, /metrics, /plan?model=NAME.

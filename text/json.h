@@ -1,4 +1,4 @@
-// Parses all JSON from outside within bounds of size and
+// Parses untrusted JSON, limiting its size and nesting
 // depth, since printing and comparing recurse over the depth.
 #pragma once
 
@@ -22,7 +22,7 @@ Result<Json> parse_json(std::string_view text, std::string_view what, size_t mos
 // One line; invalid UTF-8 (a name in a hostile file) becomes U+FFFD instead of an exception.
 std::string dump(const Json& value);
 
-// The begin and end of a value, for messages.
+// The value as JSON for messages; if longer than `most` bytes, only its start and end.
 std::string quote_json(const Json& value, size_t most = 200);
 
 }  // namespace tessera

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// until runs body, which cancel ends from another goroutine, under a context: its error where it ended the body. Cancel is
-// repeated, because it does nothing before the C call has begun. No goroutine is left behind.
+// until runs body, and calls cancel from another goroutine when ctx ends. If that aborted body, it returns ctx.Err(). Cancel
+// is repeated, because it does nothing before the C call has begun. No goroutine is left behind.
 func until(ctx context.Context, cancel func(), body func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func until(ctx context.Context, cancel func(), body func() error) error {
 	return err
 }
 
-// holdUntil makes a handle under a context that the runtime's Cancel obeys.
+// holdUntil makes a handle, and calls r.Cancel if the context ends meanwhile.
 func holdUntil(ctx context.Context, r *Runtime, construct func() (*handle, error)) (made *handle, err error) {
 	err = until(ctx, r.Cancel, func() (err error) {
 		made, err = construct()

@@ -19,7 +19,7 @@ func NewEngine(r *Runtime, model *Model, options Options) (*Engine, error) {
 	return NewEngineContext(context.Background(), r, model, options)
 }
 
-// NewEngineContext is NewEngine, which the context's end ends; see Runtime.Cancel.
+// NewEngineContext is NewEngine, aborted when the context ends; see Runtime.Cancel.
 func NewEngineContext(ctx context.Context, r *Runtime, model *Model, options Options) (*Engine, error) {
 	c, done := (*handle)(r).use()
 	defer done()
@@ -34,8 +34,8 @@ func NewEngineContext(ctx context.Context, r *Runtime, model *Model, options Opt
 	return &Engine{&engineCore{handle: h, texts: textsOf(options, 1), requests: map[int64]*requestEvents{}}}, nil
 }
 
-// NewTrainedEngine is an engine on the weights that a trainer trains, without a copy: by its plan, between its updates. The
-// header lists the options under tsr_engine_new_for_trainer.
+// NewTrainedEngine is an engine on the weights that a trainer trains, without copying them. It uses the trainer's plan, and
+// runs between the trainer's updates. The header lists the options under tsr_engine_new_for_trainer.
 func NewTrainedEngine(t *Trainer, options Options) (*Engine, error) {
 	h, err := (*handle)(t).holdWith(raw.Tsr_engine_free, options, func(c, o uintptr, out *uintptr) uintptr {
 		return raw.Tsr_engine_new_for_trainer(c, o, out)
@@ -46,7 +46,7 @@ func NewTrainedEngine(t *Trainer, options Options) (*Engine, error) {
 	return &Engine{&engineCore{handle: h, texts: textsOf(options, 1), requests: map[int64]*requestEvents{}}}, nil
 }
 
-// inner is the core; of a nil or zero Engine one that refuses everything.
+// inner returns the core; for a nil or zero Engine, one whose every call fails.
 func (e *Engine) inner() *engineCore {
 	if e == nil || e.core == nil {
 		return &engineCore{err: refuse("the engine is nil or zero, wanted one of NewEngine")}
@@ -93,7 +93,8 @@ func (e *Engine) submit(options Options, call func(c, options uintptr, number *i
 	return &Request{engine: e, number: number, events: core.add(number, textsOf(options, core.texts))}, nil
 }
 
-// textsOf is how many texts end, by options that C found to be integers; otherwise where n is not given.
+// textsOf returns the number of texts that a request produces: 1 for embeddings and scores, else option n, else `otherwise`.
+// C has already validated the options.
 func textsOf(options Options, otherwise int64) int64 {
 	if integerOf(options["embed"], 0) == 1 || integerOf(options["score_from"], -1) >= 0 {
 		return 1
@@ -171,7 +172,7 @@ func (e *Engine) Next(timeout time.Duration) (Event, error) {
 	}
 }
 
-// Events are those of all requests:
+// Events iterates over the events of all requests:
 //
 //	events := engine.Events(ctx)
 //	for events.Next() {
@@ -219,7 +220,8 @@ func (s *Events) Event() Event { return s.event }
 // Err is what ended the events before the requests' end.
 func (s *Events) Err() error { return s.err }
 
-// Descriptor can be read while events wait: for poll and event loops that then call Next. It stays the engine's.
+// Descriptor returns a file descriptor that is readable while events are pending, for poll and event loops that then call
+// Next. The engine owns it; do not close it.
 func (e *Engine) Descriptor() (int32, error) {
 	var descriptor int32
 	err := e.inner().handle.call(func(c uintptr) uintptr { return raw.Tsr_engine_descriptor(c, &descriptor) })
@@ -233,7 +235,7 @@ func (e *Engine) Cancel(request int64) {
 	raw.Tsr_engine_cancel(c, request)
 }
 
-// Logits are those that a text of a request waits with since its EventLogits: [V], as the model gives them.
+// Logits returns the logits of a text that has been paused since its EventLogits: [V], as the model gives them.
 func (e *Engine) Logits(request int64, index int) ([]float32, error) {
 	c, done := e.inner().handle.use()
 	defer done()
@@ -250,13 +252,13 @@ func (e *Engine) Logits(request int64, index int) ([]float32, error) {
 	}
 }
 
-// Answer lets that text go on with these logits, -inf excluding a token; nil: as they are.
+// Answer resumes the text paused by EventLogits, sampling from these logits; -inf excludes a token; nil: the model's own.
 func (e *Engine) Answer(request int64, index int, logits []float32) error {
 	return e.inner().handle.call(func(c uintptr) uintptr { return raw.Tsr_engine_answer(c, request, index, logits) })
 }
 
-// Embedding takes what a request with the option embed computed, once it has ended: a row with its vector, or with pooling
-// none a row for each token of its prompt. ErrNotFound otherwise, and the second time.
+// Embedding returns the result of a finished request with the option embed: one row, or with the option pooling=none one row
+// for each prompt token. It can be taken once: ErrNotFound otherwise, and the second time.
 func (e *Engine) Embedding(request int64) ([][]float32, error) {
 	c, done := e.inner().handle.use()
 	defer done()
@@ -274,8 +276,8 @@ func (e *Engine) Embedding(request int64) ([][]float32, error) {
 	return inRows(values, count, width)
 }
 
-// Scores takes those of a request with the option score_from, once it has ended: of the prompt's tokens from that one on.
-// ErrNotFound otherwise, and the second time.
+// Scores returns the scores of a finished request with the option score_from, for prompt tokens from that index on. They can
+// be taken once: ErrNotFound otherwise, and the second time.
 func (e *Engine) Scores(request int64) (Scores, error) {
 	c, done := e.inner().handle.use()
 	defer done()

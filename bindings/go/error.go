@@ -6,7 +6,8 @@ import (
 	"tessera.dev/tessera/raw"
 )
 
-// Code says what kind of error occurred; the values are those of tsr_code. As an error it is what errors.Is looks for.
+// Code says what kind of error occurred; the values are those of tsr_code. A Code is itself an error, to be
+// used as the target of errors.Is.
 type Code int32
 
 const (
@@ -29,7 +30,7 @@ const (
 	Forked             Code = 17
 )
 
-// The codes under the names that errors.Is(err, tessera.ErrNotFound) reads well with.
+// Aliases of the codes with Go's Err prefix, as in errors.Is(err, tessera.ErrNotFound).
 const (
 	ErrInvalidArgument    = InvalidArgument
 	ErrNotFound           = NotFound
@@ -53,7 +54,7 @@ const (
 // String is the code's name: "not_found".
 func (c Code) String() string { return raw.Tsr_code_name(int(c)) }
 
-// Error makes a code what errors.Is compares with.
+// Error implements error, so that a Code can be the target of errors.Is.
 func (c Code) Error() string { return "tessera: " + c.String() }
 
 // Error is the error of every call of this package that fails.

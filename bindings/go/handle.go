@@ -43,8 +43,8 @@ func holdWith(free func(uintptr), options Options, construct func(options uintpt
 	return h, nil
 }
 
-// use is the C handle for one call, at whose end `done` is called: till then it is neither freed nor garbage. It is 0,
-// which C answers with an error that names the argument, where there is none or it is closed.
+// use returns the C handle and keeps it alive until done is called. For a nil or closed handle it returns 0, for which C
+// returns an error that names the argument.
 func (h *handle) use() (pointer uintptr, done func()) {
 	if h == nil {
 		return 0, func() {}
@@ -73,7 +73,8 @@ func (h *handle) close() {
 	h.freeUnused()
 }
 
-// freeUnused unlocks, and then frees: a release function that freeing calls may use this very handle.
+// freeUnused unlocks, and then frees: h.free may call a user's release callback, which may use this handle again, so the
+// mutex must not be held.
 func (h *handle) freeUnused() {
 	pointer := uintptr(0)
 	if h.closed && h.calls == 0 && h.pointer != 0 {
@@ -86,7 +87,7 @@ func (h *handle) freeUnused() {
 	}
 }
 
-// optional is use of an argument that may be nil, but not closed: what is closed is not the same as none.
+// optional is like use for an argument that may be nil; a closed one is an error.
 func (h *handle) optional(what string) (pointer uintptr, done func(), err error) {
 	pointer, done = h.use()
 	if h != nil && pointer == 0 {
@@ -95,21 +96,21 @@ func (h *handle) optional(what string) (pointer uintptr, done func(), err error)
 	return pointer, done, err
 }
 
-// call is a C function of this handle.
+// call calls a C function with this handle.
 func (h *handle) call(function func(c uintptr) uintptr) error {
 	c, done := h.use()
 	defer done()
 	return failure(function(c))
 }
 
-// text is a C function of this handle that makes a text.
+// text calls a C function with this handle, and returns the text that it makes.
 func (h *handle) text(ask func(c uintptr, out *uintptr) uintptr) (string, error) {
 	c, done := h.use()
 	defer done()
 	return text(func(out *uintptr) uintptr { return ask(c, out) })
 }
 
-// hold is a C function of this handle that makes another.
+// hold calls a C function with this handle, and holds the handle that it makes.
 func (h *handle) hold(free func(uintptr), construct func(c uintptr, out *uintptr) uintptr) (*handle, error) {
 	c, done := h.use()
 	defer done()
@@ -123,7 +124,7 @@ func (h *handle) holdWith(free func(uintptr), options Options, construct func(c,
 	return holdWith(free, options, func(o uintptr, out *uintptr) uintptr { return construct(c, o, out) })
 }
 
-// noNUL refuses texts that C, where they end at the first NUL, would read as others.
+// noNUL refuses texts with a NUL byte, at which C would cut them off.
 func noNUL(what string, texts ...string) error {
 	for _, text := range texts {
 		if at := strings.IndexByte(text, 0); at >= 0 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # module.sh OUT: writes the Go module, generated code inside, to OUT in the form that a module proxy serves:
-# GOPROXY=file://OUT. Needs swig, python3 and `pkg-config tessera`, whose version the module has.
+# GOPROXY=file://OUT. Needs swig, python3 and `pkg-config tessera`; the module takes its version from pkg-config.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 module=tessera.dev/tessera

@@ -14,7 +14,8 @@ import (
 //	}
 //	if err := stream.Err(); err != nil { ... }
 //
-// It holds neither memory of C nor a goroutine. A generator has one stream at a time: the next one drops what is left of it.
+// It holds neither memory of C nor a goroutine. A generator has one stream at a time:
+// starting a new stream discards the rest of the previous one.
 type Stream struct {
 	generator *Generator
 	ctx       context.Context
@@ -25,7 +26,7 @@ type Stream struct {
 }
 
 // Stream begins a new text; options are those of StartWith, nil for those of the generator. If the context ends, so does the
-// text, and Err is the context's error. Errors of the beginning are Err's too.
+// text, and Err is the context's error. An error while starting is also returned by Err.
 func (g *Generator) Stream(ctx context.Context, prompt string, options Options) *Stream {
 	return g.stream(ctx, func() error { return g.StartWith(prompt, options) })
 }

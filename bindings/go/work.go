@@ -7,7 +7,7 @@ import (
 	"tessera.dev/tessera/raw"
 )
 
-// workHandle is long work of C: begun, stepped to its end, finished, and freed, which cancels it before that.
+// workHandle is long work of C: begun, stepped to its end, finished and freed; freeing it before it is finished cancels it.
 type workHandle handle
 
 func beginWork(h *handle, err error) (*workHandle, error) { return (*workHandle)(h), err }
@@ -55,7 +55,7 @@ func (w *workHandle) run(ctx context.Context, cancel func(), tell func(done floa
 	})
 }
 
-// steps calls step, and after each tell, until all is done, an error, or the end of the context. cancel is as for run.
+// steps calls step and then tell repeatedly, until step reports done, either fails, or the context ends. cancel is as for run.
 func steps(ctx context.Context, cancel func(), step func() (done bool, err error), tell func() error) error {
 	for done := false; !done; {
 		one := func() (err error) {
@@ -81,7 +81,7 @@ func steps(ctx context.Context, cancel func(), step func() (done bool, err error
 	return nil
 }
 
-// shares is steps of a scorer or an embedder, which tell the share that is done themselves.
+// shares runs steps for a scorer or embedder, whose C step function returns the completed fraction.
 func shares(ctx context.Context, cancel func(), c uintptr, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
 	var done float64
 	return steps(ctx, cancel, func() (bool, error) {
@@ -95,7 +95,7 @@ func shares(ctx context.Context, cancel func(), c uintptr, step func(c uintptr, 
 	})
 }
 
-// share makes of a function that hears the share alone one for run.
+// share adapts a progress callback without a label to run's tell.
 func share(progress func(done float64)) func(float64, string) {
 	if progress == nil {
 		return nil
@@ -134,8 +134,8 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
-// After an error, or if the context ends, `out` is unchanged. Options: compress, verify, and to quantise type, pure,
-// output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.
+// After an error, or if the context ends, `out` is unchanged. Options: compress, verify, and for quantisation: type,
+// pure, output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.
 func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (string, error) {
 	if err := noNUL("path", in, out); err != nil {
 		return "", err
@@ -149,8 +149,8 @@ func ConvertModel(ctx context.Context, in, out string, options Options, progress
 	return w.report(ctx, nil, raw.Tsr_conversion_finish, progress)
 }
 
-// SaveContext writes the .tsr file of Save in steps: it shows progress, and ends with the context. Options: those of
-// ConvertModel, which quantise too; the report is as its.
+// SaveContext writes the .tsr file of Save in steps: it shows progress, and ends with the context. Options and
+// report are ConvertModel's, including those for quantisation.
 func (m *Model) SaveContext(ctx context.Context, path string, options Options, progress func(done float64)) (string, error) {
 	if err := noNUL("path", path); err != nil {
 		return "", err

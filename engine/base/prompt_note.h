@@ -24,7 +24,7 @@ class PromptNote {
     if (special || !control_ || has_warned_) return;
     const TokenNameCounts counts = control_->count(prompt);
     if (!counts.empty() && !has_warned_.exchange(true))
-      runtime.log().add(kWarning, written_control_note(counts, "the prompt holds", "they are read as letters"));
+      runtime.log().add(kWarning, written_control_note(counts, "the prompt holds", "they are tokenized as plain text"));
   }
 
  private:

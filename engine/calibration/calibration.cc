@@ -17,20 +17,21 @@ namespace tessera {
 
 namespace {
 
-constexpr double kLeastSecondsForAll = 10;
+constexpr double kMinSecondsForFullCalibration = 10;
 // Every pass measures everything once, since disturbances last for seconds (on a virtual
 // machine, the placement of cores) and bias everything measured meanwhile. With every
-// core busy the median of the passes counts. A rank helped by other cores takes up to
-// twice as long while the host has placed them far apart (another cache: 360 ns between
-// cores instead of 80); plans must tolerate that, so there the slowest pass counts.
+// core busy the median of the passes counts. With one rank whose kernels use several cores,
+// a pass takes up to twice as long if the host placed the cores far apart (another cache:
+// 360 ns between cores instead of 80); for these measurements the slowest pass counts, since
+// plans must tolerate it.
 constexpr int kPasses = 5;
 constexpr int32_t kRounds = 5;  // rounds of a pass, at most
-constexpr double kLittle = 0.1;  // tolerated load of other processes on the cores
+constexpr double kToleratedLoadOfOthers = 0.1;  // of other processes, as a share of the cores
 const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
                                      int64_t{4} << 20, int64_t{16} << 20};
 
 // Together the probes contain every op of a training step, each at sizes far apart.
-// By name: a probe is a step as a user would describe it.
+// Models and optimizers are given as strings, since a probe is configured as a user would.
 constexpr StepProbe kSteps[] = {
     {"gpt2:L=1,C=64,H=2,V=256,T=64", "adamw", 2, 32},
     {"gpt2:L=1,C=64,H=2,V=256,T=128", "adamw", 8, 128},
@@ -49,11 +50,11 @@ std::set<std::string> ops_priced_by_shape() {
   return ops;
 }
 
-// A step measured with several ranks at once, as wide as the models that virtual devices are used for.
-// By name: as above.
+// The step whose switches between streams are measured.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
-constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
+// The model of the oversubscription measurement, as wide as the models that virtual devices are used for.
+constexpr std::string_view kOversubscriptionModel = "gpt2:L={},C=128,H=4,V=512,T=64";
 constexpr int32_t kMaxOversubscribedCores = 8;  // larger machines are not measured with more devices than cores
 
 Status fill(Session& session, const std::string&) { return fill_probes(session); }
@@ -66,14 +67,14 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
                                                          const std::string& devices, double seconds) {
   std::unique_ptr<Calibration> made(new Calibration);
   made->seconds_ = seconds;
-  made->is_coarse_ = seconds < kLeastSecondsForAll;
+  made->is_coarse_ = seconds < kMinSecondsForFullCalibration;
   made->backend_ = devices.substr(0, devices.find(':'));
   TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(devices));
-  const bool listed = made->one_->size() > 1;
+  const bool has_several_devices = made->one_->size() > 1;
   made->most_members_ = made->one_->size();
   const Cluster cluster = made->one_->cluster();
   // Real devices are represented by their first; virtual ones are equal.
-  if (listed) {
+  if (has_several_devices) {
     const std::string first = cluster.shared_cores > 0 ? made->backend_ : made->one_->device_name(0);
     TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(first));
   }
@@ -97,7 +98,8 @@ void Calibration::list_pieces() {
     pieces_.push_back({std::move(name), weight,
                        [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
   };
-  // Virtual devices have f32 kernels; TF32 rounds, at equal speed.
+  // Virtual devices have no tensor cores: TF32 only rounds there and
+  // costs the same as f32, so it gets no grid of its own.
   grids_ = price_grids(is_coarse_, profile_.cores == 0);
   for (int pass = 0; pass < kPasses; ++pass) {
     for (PriceGrid& grid : grids_)
@@ -145,7 +147,7 @@ Status Calibration::step() {
   TSR_RETURN_IF_ERROR(pieces_[next_].measure().with_context(pieces_[next_].name));
   if (before && profile_.cores > 0) note_others(*before, pieces_[next_].name);
   ++next_;
-  if (next_ == pieces_.size() && clock_s_ > 0 && others_s_ / clock_s_ > kLittle)
+  if (next_ == pieces_.size() && clock_s_ > 0 && others_s_ / clock_s_ > kToleratedLoadOfOthers)
     profile_.others_share = std::round(100 * others_s_ / clock_s_) / 100;
   return {};
 }
@@ -158,7 +160,7 @@ void Calibration::note_others(const CpuLoad& before, const std::string& piece) {
   clock_s_ += clock_s;
   others_s_ += share * clock_s;
   // The system's counters have a resolution of 0.01 s.
-  if (has_warned_ || share <= kLittle || clock_s < 0.2) return;
+  if (has_warned_ || share <= kToleratedLoadOfOthers || clock_s < 0.2) return;
   has_warned_ = true;
   runtime_->log().add(2, format("calibration: other processes took {} % of the cores while it measured {}: prices will "
                                 "be too high; measure again while nothing else runs",
@@ -223,7 +225,7 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
         shared[i] += rank[i] / static_cast<double>(busy.second.seconds.size());
     }
   }
-  outside_s_.push_back(alone.second.outside_s);
+  run_overheads_s_.push_back(alone.second.outside_s);
   StepPasses& passes = steps_[probe.model];
   passes.kernels.clear();
   std::vector<MeasuredPoint>& points = passes.passes.emplace_back();
@@ -261,14 +263,14 @@ void Calibration::fit() {
   if (!any.empty()) profile_.kernels.push_back(fit_table("", DType::kF32, any, all_ != nullptr));
   std::ranges::sort(profile_.kernels, {},
                     [](const PriceTable& table) { return std::tuple(table.op, table.form, table.dtype); });
-  if (all_ == nullptr && profile_.cores > 0)  // with one core there is nothing else
+  if (all_ == nullptr && profile_.cores > 0)  // with one core no other rank runs at the same time
     for (PriceTable& table : profile_.kernels) table.shared_seconds = table.seconds;
   for (auto& [key, points] : collectives_)
     profile_.collectives.push_back({key.first, key.second, fit_curve(std::move(points))});
   if (!messages_.empty()) profile_.messages = fit_curve(std::move(messages_));
   for (auto& [tiers, points] : copies_)
     profile_.copies.push_back({tiers.first, tiers.second, fit_curve(std::move(points))});
-  profile_.run_s = lower_quartile(outside_s_);
+  profile_.run_s = lower_quartile(run_overheads_s_);
   profile_.stream_switch_s = median(stream_switches_s_);
   profile_.busy_stream_switch_s = std::max(profile_.stream_switch_s, median(busy_stream_switches_s_));
 }
@@ -344,22 +346,21 @@ Status Calibration::measure_oversubscription(double budget) {
   const int32_t cores = profile_.cores;
   if (cores > kMaxOversubscribedCores) return {};
   const int64_t batch = 4 * cores;
-  if (crowd_.empty()) {
-    const std::string model = format(kBesideModel, 2 * cores);
-    crowd_ = {{cores, format("dp={}", cores)},
-              {2 * cores, format("dp={}", 2 * cores)},
-              {2 * cores, format("pp={}:1f1b", 2 * cores)}};
-    for (RankLoad& it : crowd_) {
+  if (oversubscribed_runs_.empty()) {
+    const std::string model = format(kOversubscriptionModel, 2 * cores);
+    oversubscribed_runs_ = {{cores, format("dp={}", cores)},
+                            {2 * cores, format("dp={}", 2 * cores)},
+                            {2 * cores, format("pp={}:1f1b", 2 * cores)}};
+    for (RankLoad& it : oversubscribed_runs_) {
       TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
-      // By name: as above.
       TSR_ASSIGN_OR_RETURN(it.made, step_on_all({model, "adamw", batch, 64, it.parallel},
                                                 it.devices->cluster(), it.devices->catalog()));
     }
   }
-  constexpr int kTurns = 2;  // turns of a pass
-  const MeasureOptions brief{budget / (kTurns * static_cast<double>(crowd_.size())), 6, false};
+  constexpr int kTurns = 2;  // each configuration is measured this often in a pass, alternating
+  const MeasureOptions brief{budget / (kTurns * static_cast<double>(oversubscribed_runs_.size())), 6, false};
   for (int turn = 0; turn < kTurns; ++turn)
-    for (RankLoad& it : crowd_) {
+    for (RankLoad& it : oversubscribed_runs_) {
       const auto fill = [&](Session& session, const std::string& entry) {
         return fill_step(session, entry, it.made.program, it.made.step);
       };
@@ -374,7 +375,7 @@ Status Calibration::measure_oversubscription(double budget) {
 // favour fewer ranks. The median over passes suppresses disturbances.
 Status Calibration::fit_oversubscription() {
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
-  for (const RankLoad& it : crowd_) {
+  for (const RankLoad& it : oversubscribed_runs_) {
     Cluster cluster = it.devices->cluster();
     cluster.profile = priced;
     TSR_ASSIGN_OR_RETURN(const Simulation foretold,

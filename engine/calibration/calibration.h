@@ -89,8 +89,8 @@ class Calibration {
     StepProgram made = {};
     std::vector<double> seconds = {};
   };
-  std::vector<RankLoad> crowd_;
-  std::vector<double> outside_s_, stream_switches_s_, busy_stream_switches_s_;
+  std::vector<RankLoad> oversubscribed_runs_;
+  std::vector<double> run_overheads_s_, stream_switches_s_, busy_stream_switches_s_;
   DeviceProfile profile_;
 };
 

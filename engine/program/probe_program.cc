@@ -51,7 +51,7 @@ Binding bind_whole(const std::string& name, int32_t slot, int64_t bytes) {
   return {name, type, {{SlotRef{slot, 0}, Box{Range{0, bytes / 4}}}}};
 }
 
-// Window: the part of a rank's slot that is read or written.
+// Window: allocates operands from a slot one after another, and starts again at its beginning when it is full.
 class Window {
  public:
   explicit Window(int32_t slot) : slot_(slot) {}
@@ -78,7 +78,7 @@ int64_t bytes_of(const std::vector<TensorType>& types) {
 
 Result<KernelDesc> describe(const Probe& probe, const KernelCatalog& catalog) {
   KernelDesc kernel;
-  Graph graph;  // fills in attributes and infers
+  Graph graph;  // adding the node fills in default attributes and infers output types
   std::vector<TensorId> inputs;
   for (const TensorType& type : probe.inputs) {
     TSR_ASSIGN_OR_RETURN(const TensorId id,

@@ -30,8 +30,8 @@ Inferred infer(Types in, Attrs attrs) {
   return y;
 }
 
-// A shard of k computes an addend of y. Addend and bias belong
-// to one of them only: the kernel adds them where k begins at 0.
+// Each shard of k computes a partial sum of y. Only one shard adds
+// `addend` and `bias`: the one whose k begins at 0.
 ShardingRule sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const std::string w = attr_i64(view.attrs, "trans_w") == 1 ? "nk" : "kn";

@@ -32,22 +32,23 @@ Result<LogicalGraph> with_logical_weights(const Graph& graph);
 
 struct WeightStorage {
   StoredTypes types;  // bf16, f16 and block types of single parameters; others are f32
-  // bf16, f16 or a block type, for matrices that are wider; nullopt: these stay too.
+  // Type for matrices now stored in more bits: bf16, f16 or a block type; nullopt: they keep their type.
   std::optional<DType> matrices = {};
-  // Attribute `activations` of matmuls with block types "q8" (nf4: "f32"), of those with bf16 "bf16".
+  // Set attribute `activations` of matmuls: q8_activations to "q8" for weights of block types (nf4: it stays
+  // "f32"), bf16_activations to "bf16" for bf16 weights.
   bool q8_activations = false, bf16_activations = false;
 };
 
-// Stores f32 parameters that do not train in fewer bits. With a type of its own: parameters
-// read only by matmuls, also in backward passes, and by embeddings (from activations in f32
-// or after a cast to 16 bits); all others stay f32.
+// Stores f32 parameters that do not train in fewer bits. `types` applies to parameters read
+// only by matmuls, also in backward passes, and by embeddings (from activations in f32 or
+// after a cast to 16 bits); all others stay f32.
 //
 // With `matrices`, for graphs that only run: weights [N, K] of matmuls, experts' weights and
 // tables of embeddings in that type, or, where its block does not divide their rows, in its
-// substitute by find_fitting_type, else in 16 bits. In 16 bits too: tables of positions,
-// routers of experts and adapters; and in bf16 or f16 parameters of which only casts to that
-// type are read. Tensors that are as narrow already stay, and so do all others (norms,
-// biases). Names stay. kFailedPrecondition: `matrices` for a graph with gradients.
+// substitute by find_fitting_type, else in 16 bits. Position tables, expert routers and
+// adapters are stored in 16 bits. Any other parameter only read through casts to bf16 (or
+// f16) is stored in that type. Tensors that are as narrow already stay, and so do all others
+// (norms, biases). Names stay. kFailedPrecondition: `matrices` for a graph with gradients.
 Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage);
 
 // The value of a parameter stored in 16 bits, blocks or f64 as f32; an f32 value as it is.

@@ -55,7 +55,7 @@ RankProgram program_with_a_workspace() {
   return program;
 }
 
-// The highest byte of two runs that write the result and nothing else.
+// The end of the highest bytes touched, as probed over two runs that write only the result.
 int64_t highest_of_runs(uint32_t flags) {
   const tsr_backend_api api = late_api(flags);
   const RankProgram program = program_with_a_workspace();
@@ -64,7 +64,7 @@ int64_t highest_of_runs(uint32_t flags) {
   CHECK(probe.poison_all().ok());
   for (int run = 0; run < 2; ++run) {
     CHECK(probe.before_run(0).ok());
-    CHECK(issued().empty());  // other streams begin now
+    CHECK(issued().empty());  // it waited for its fills, since other streams start here
     std::memset(arena.data(), 1, 64);
     CHECK(probe.after_run(0).ok());
   }

@@ -1,4 +1,4 @@
-// Importance matrices of both forms, and of files that lie.
+// Importance matrices of both formats, and invalid ones.
 #include "serialize/importance_matrix.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ void put(std::string& out, T value) {
   out.append(bytes, sizeof value);
 }
 
-// The older form; `count`, `calls`: what an entry says, in place of the truth.
+// A file in the older format; `entries`, `calls`, `count` and `name_bytes`: numbers that it states, right or wrong.
 std::string older(const std::vector<float>& values, int32_t entries = 1, int32_t calls = 2,
                   int32_t count = -1, int32_t name_bytes = -1) {
   const std::string name = "blk.0.attn_q.weight";
@@ -57,10 +57,10 @@ void check_refused(const std::string& file, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE("an importance matrix is read from both forms") {
+TEST_CASE("an importance matrix is read from both formats") {
   const std::vector<float> wanted = {1, 0, 2.5f, 4};
   std::string with_end = older({2, 0, 5, 8});
-  put(with_end, int32_t{7});  // calls; then the text's name
+  put(with_end, int32_t{7});  // optional end: calls, then the text's name
   for (const std::string& file : {older({2, 0, 5, 8}), with_end, gguf({8, 0, 20, 32}, {8}).finish()}) {
     const auto matrix = ImportanceMatrix::read(source_of(file));
     REQUIRE(matrix.ok());
@@ -79,10 +79,11 @@ TEST_CASE("entries of several matrices have the means of each, one after the oth
   REQUIRE(matrix.ok());
   CHECK(matrix->size() == 2);
   const std::span<const float> found = matrix->find("blk.0.ffn_up_exps.weight");
-  CHECK(std::vector<float>(found.begin(), found.end()) == std::vector<float>{1, 2, 1, 1});  // unseen: alike
+  // A matrix with count 0 gets equal weights of 1.
+  CHECK(std::vector<float>(found.begin(), found.end()) == std::vector<float>{1, 2, 1, 1});
 }
 
-TEST_CASE("importance matrices that lie are refused") {
+TEST_CASE("importance matrices with wrong numbers are refused") {
   const float infinite = std::numeric_limits<float>::infinity();
   check_refused("", "needs 4 bytes");
   check_refused(older({1}, 0), "neither GGUF nor the older form");
@@ -110,7 +111,7 @@ TEST_CASE("importance matrices that lie are refused") {
                 "holds f32");
 }
 
-TEST_CASE("an importance matrix cut anywhere is refused or shorter") {
+TEST_CASE("a truncated importance matrix is refused") {
   for (const std::string& file : {older({2, 0, 5, 8}), gguf({8, 0, 20, 32}, {8}).finish()})
     for (size_t size = 0; size < file.size(); ++size) CHECK_FALSE(status_of(file.substr(0, size)).ok());
 }

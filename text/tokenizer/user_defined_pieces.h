@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// LiteralBytes: the literal ranges of a text.
+// LiteralBytes: ranges of a text in which special tokens are not recognised, with a test for overlap.
 class LiteralBytes {
  public:
   explicit LiteralBytes(std::span<const TextRange> ranges) : ranges_(ranges) {}
@@ -39,7 +39,7 @@ class UserDefinedPieces {
     return longest;
   }
   bool is_empty() const { return trie_.is_empty(); }
-  // Tokens of white space cannot forge a mark; literal text may become them.
+  // Whether the token is only whitespace: it cannot imitate a control token, so literal text may be encoded as it.
   bool is_blank(int32_t id) const { return blank_[static_cast<size_t>(id)]; }
 
  private:

@@ -20,7 +20,7 @@ struct SplitPattern {
   // Applied in order: each splits the pieces of the previous
   // one. Matches and the text between them become pieces.
   std::vector<std::string_view> patterns;
-  bool whole_words_first = false;  // a word that is a token is not split by merges
+  bool whole_words_first = false;  // a word that is itself a token is emitted whole, without applying merges
 };
 std::span<const SplitPattern> known_split_patterns();
 

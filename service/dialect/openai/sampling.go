@@ -11,7 +11,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// MostTexts is the limit of n and best_of, MostLikeliest that of likeliest tokens.
+// MostTexts is the limit of n and best_of, MostLikeliest that of top_logprobs and of completions' logprobs.
 const (
 	MostTexts     = 128
 	MostLikeliest = 20
@@ -43,10 +43,10 @@ func Sampling(body *fields.Object, options inference.Options) {
 		}
 	}
 	if value, ok := body.Integer("top_k", -1, math.MaxInt32); ok { // vLLM writes -1, others 0
-		options["top_k"] = most(value, 0)
+		options["top_k"] = larger(value, 0)
 	}
 	if value, ok := body.Integer("repeat_last_n", -1, 1<<24); ok { // -1: the whole context, as the engine's 0
-		options["penalty_last"] = most(value, 0)
+		options["penalty_last"] = larger(value, 0)
 	}
 	if value, ok := body.Integer("seed", math.MinInt64, math.MaxInt64); ok {
 		options["seed"] = value
@@ -64,7 +64,7 @@ func Sampling(body *fields.Object, options inference.Options) {
 	body.Only("use_beam_search", "false")
 }
 
-func most(a, b int64) int64 {
+func larger(a, b int64) int64 {
 	if a > b {
 		return a
 	}
@@ -100,7 +100,7 @@ func ReadStops(body *fields.Object, options inference.Options) {
 	}
 }
 
-// tokenID is one as the name of a member; no vocabulary has more digits.
+// tokenID matches a token id written as a JSON key, of at most nine digits.
 var tokenID = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
 
 func readBias(body *fields.Object, options inference.Options) {

@@ -192,7 +192,7 @@ func (s *service) weightsInfo(call *dialect.Call) (any, error) {
 		"train_mlp": found.Adapters.MLP, "train_attn": found.Adapters.Attention, "optimizer_config": map[string]string{"type": "adamw"}}, nil
 }
 
-// path is the checkpoint that the parts of a path name.
+// path builds the checkpoint's tinker:// path from the parts of the URL path.
 func path(call *dialect.Call) string {
 	return "tinker://" + call.Names["run"] + "/" + call.Names["kind"] + "/" + call.Names["name"]
 }
@@ -223,7 +223,7 @@ func (s *service) setLife(call *dialect.Call) (any, error) {
 	return map[string]any{}, s.work.Change(call.Context, call.Tenant, path(call), func(one *tinker.Checkpoint) error { return tinker.SetLife(one, seconds) })
 }
 
-const mostUsage = 14 * 24 * time.Hour
+const maxUsageRange = 14 * 24 * time.Hour
 
 // usage lists counts by the hour.
 func (s *service) usage(call *dialect.Call) (any, error) {
@@ -243,7 +243,7 @@ func (s *service) usage(call *dialect.Call) (any, error) {
 	}
 	until := read("ending_before", call.Now.UTC().Truncate(time.Hour).Add(time.Hour))
 	from := read("starting_on", until.Add(-24*time.Hour))
-	if until.Sub(from) > mostUsage || from.After(until) {
+	if until.Sub(from) > maxUsageRange || from.After(until) {
 		query.Fail("ending_before", fields.InvalidValue, "is not within 14 days after starting_on")
 	}
 	if err := query.Done(); err != nil {

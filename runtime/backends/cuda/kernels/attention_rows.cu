@@ -1,6 +1,6 @@
-// Attention and its gradient a row at a time, for heads too wide for tiles: a warp computes a query, or a key of the
-// gradient, and reads the rows that meet it one after the other. Nothing is kept in shared memory. Sums are in f32 (f64
-// for f64), and no two warps write to one place, so that sums have one order.
+// Attention and its gradient a row at a time, for heads too wide for tiles: a warp computes one query's output (or, in the
+// backward pass, the gradient of one query or key), looping over the keys (or queries) it attends with. Nothing is
+// kept in shared memory. Sums are in f32 (f64 for f64), and no two warps write to one place, so that sums have one order.
 #include "runtime/backends/cuda/kernels/attention_grad.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
@@ -93,7 +93,7 @@ struct QueryRow {
 template <class W>
 struct PairGrad {
   W p, ds;
-  // `row`: the query and its head, of lse and delta.
+  // `row`: index of (b, t, h) in lse and delta.
   template <class T>
   __device__ PairGrad(const AttentionShape& e, const AttentionGradOperands<T>& x, const Team<32>& team, int64_t row,
                       const LaneColumns<W>& q, const LaneColumns<W>& k, const LaneColumns<W>& dout,
