@@ -10,10 +10,11 @@
 
 namespace tessera {
 
-// VjpBuilder: an op's view in its `vjp`: the node, the gradients of its outputs,
-// and functions that emit nodes. Nodes of an activation's gradient have phase
+// VjpBuilder: the interface that an op's `vjp` function is given: the node, the gradients
+// of its outputs, and functions that emit nodes. Nodes of an activation's gradient have phase
 // backward_input; nodes of a parameter's gradient alone have backward_weight. The
-// builder finds the phase by the operand of `set_input_grad`, so vjp code does not.
+// builder derives the phase from the input passed to `set_input_grad`; vjp code need
+// not set it.
 class VjpBuilder {
  public:
   const Node& node() const;

@@ -29,8 +29,8 @@ struct DeviceMesh {
   int32_t axis_size(AxisId axis) const { return axes[axis].size; }
   std::vector<int32_t> coordinates(int32_t position) const;  // position in `devices` -> one coordinate per axis
 
-  // Positions (indices into `devices`) of the group that `position` belongs to over `axes`, in row-major order,
-  // the first listed axis major. A reduction over several axes is one collective over this product group.
+  // Positions (indices into `devices`) of the group that `position` belongs to over `group_axes`, in row-major
+  // order, the first listed axis major. A reduction over several axes is one collective over this product group.
   std::vector<int32_t> group(int32_t position, std::span<const AxisId> group_axes) const;
 
   friend bool operator==(const DeviceMesh&, const DeviceMesh&) = default;

@@ -15,12 +15,13 @@ Result<const Piece*> find_lent(const RankProgram& lender, const Binding& wanted,
   const auto refuse = [&](const std::string& why) {
     return Status(StatusCode::kUnsupported, format("parameter '{}' cannot be lent: {}", wanted.name, why));
   };
-  const auto own = std::ranges::find(lender.parameters, wanted.name, &Binding::name);
-  if (own == lender.parameters.end()) return refuse("the device that wants it has no part of it");
-  if (own->global != wanted.global)
-    return refuse(format("it is {}, wanted {}", to_text(own->global), to_text(wanted.global)));
-  const auto same = std::ranges::find(own->pieces, piece.box, &Piece::box);
-  if (same == own->pieces.end()) return refuse("the device that wants a part of it has another part");
+  const auto lender_binding = std::ranges::find(lender.parameters, wanted.name, &Binding::name);
+  if (lender_binding == lender.parameters.end()) return refuse("the lender has no part of it on that device");
+  if (lender_binding->global != wanted.global)
+    return refuse(format("it is {}, wanted {}", to_text(lender_binding->global), to_text(wanted.global)));
+  const auto same = std::ranges::find(lender_binding->pieces, piece.box, &Piece::box);
+  if (same == lender_binding->pieces.end())
+    return refuse("the lender's part on that device covers another range");
   if (lender.slots[static_cast<size_t>(same->at.slot)].tier != Tier::kDevice)
     return refuse("it is offloaded, wanted in device memory: train without offloading parameters");
   return &*same;
@@ -30,21 +31,23 @@ Result<const Piece*> find_lent(const RankProgram& lender, const Binding& wanted,
 
 Result<std::shared_ptr<const SharedWeights>> lend_weights(const Session& lender, const Program& borrower,
                                                           const std::shared_ptr<const void>& owner) {
-  const Program& own = lender.executable().program();
-  if (own.ranks.size() != borrower.ranks.size())
+  const Program& lender_program = lender.executable().program();
+  if (lender_program.ranks.size() != borrower.ranks.size())
     return Status(StatusCode::kUnsupported, format("the weights are on {} devices, wanted on {}",
-                                                   own.ranks.size(), borrower.ranks.size()));
+                                                   lender_program.ranks.size(), borrower.ranks.size()));
   auto lent = std::make_shared<SharedWeights>(borrower);
-  for (size_t at = 0; at < own.ranks.size(); ++at) {
+  for (size_t at = 0; at < lender_program.ranks.size(); ++at) {
     const auto rank = static_cast<int32_t>(at);
     for (const Binding& wanted : borrower.ranks[at].parameters)
       for (const Piece& piece : wanted.pieces) {
-        TSR_ASSIGN_OR_RETURN(const Piece* found, find_lent(own.ranks[at], wanted, piece));
+        TSR_ASSIGN_OR_RETURN(const Piece* found, find_lent(lender_program.ranks[at], wanted, piece));
         const std::byte* data = lender.parameter_address(rank, found->at) - piece.at.offset;
         const SharedWeight& known = lent->of_rank(rank)[static_cast<size_t>(piece.at.slot)];
         if (known.data != nullptr && known.data != data)
           return Status(StatusCode::kUnsupported,
-                        format("parameter '{}' cannot be lent: its parts are apart", wanted.name));
+                        format("parameter '{}' cannot be lent: its pieces are not contiguous in the lender's "
+                               "memory as the borrower's slot needs",
+                               wanted.name));
         lent->set(rank, piece.at.slot, {data, owner, false});
       }
   }
@@ -52,12 +55,12 @@ Result<std::shared_ptr<const SharedWeights>> lend_weights(const Session& lender,
 }
 
 bool are_in_place(const Session& lender, const Program& borrower, const SharedWeights& weights) {
-  const Program& own = lender.executable().program();
-  for (size_t at = 0; at < own.ranks.size(); ++at) {
+  const Program& lender_program = lender.executable().program();
+  for (size_t at = 0; at < lender_program.ranks.size(); ++at) {
     const auto rank = static_cast<int32_t>(at);
     for (const Binding& wanted : borrower.ranks[at].parameters)
       for (const Piece& piece : wanted.pieces) {
-        const auto found = find_lent(own.ranks[at], wanted, piece);
+        const auto found = find_lent(lender_program.ranks[at], wanted, piece);
         const SharedWeight& lent = weights.of_rank(rank)[static_cast<size_t>(piece.at.slot)];
         if (!found.ok() || lender.parameter_address(rank, (*found)->at) != lent.data + piece.at.offset)
           return false;

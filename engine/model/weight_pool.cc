@@ -65,22 +65,23 @@ using Parts = std::vector<Part>;
 // copy. A value without an owner belongs to the caller and is always copied.
 Result<SharedWeight> cut_part(const HostTensor& whole, const Place& place, int64_t bytes,
                               const ArrangedOperand& arranged, const std::shared_ptr<DeviceSet>& devices) {
-  std::optional<int64_t> at;
+  std::optional<int64_t> in_place_offset;
   if (const Piece& only = place.pieces[0]; place.pieces.size() == 1 && only.at.offset == 0 &&
                                            dtype_bytes(whole.type.dtype, box_elements(only.box)) == bytes)
-    at = find_in_place(whole.type, only.box);
+    in_place_offset = find_in_place(whole.type, only.box);
   const bool is_arranged = arranged.kernel != nullptr;
-  if (at && whole.keep_alive && !is_arranged) return SharedWeight{whole.data.data() + *at, whole.keep_alive};
+  if (in_place_offset && whole.keep_alive && !is_arranged)
+    return SharedWeight{whole.data.data() + *in_place_offset, whole.keep_alive};
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<std::byte> copy, allocate_weight(devices, place.rank, bytes));
-  if (at && is_arranged) {
-    TSR_RETURN_IF_ERROR(arrange(*devices, arranged, whole.data.data() + *at, copy.get()));
+  if (in_place_offset && is_arranged) {
+    TSR_RETURN_IF_ERROR(arrange(*devices, arranged, whole.data.data() + *in_place_offset, copy.get()));
     return SharedWeight{copy.get(), copy, true};
   }
-  std::vector<std::byte> rows(static_cast<size_t>(is_arranged ? bytes : 0));
+  std::vector<std::byte> staging(static_cast<size_t>(is_arranged ? bytes : 0));
   for (const Piece& piece : place.pieces)
     copy_box(whole.data.data(), whole.type, piece.box,
-             (is_arranged ? rows.data() : copy.get()) + piece.at.offset);
-  if (is_arranged) TSR_RETURN_IF_ERROR(arrange(*devices, arranged, rows.data(), copy.get()));
+             (is_arranged ? staging.data() : copy.get()) + piece.at.offset);
+  if (is_arranged) TSR_RETURN_IF_ERROR(arrange(*devices, arranged, staging.data(), copy.get()));
   return SharedWeight{copy.get(), copy, true};
 }
 
@@ -96,10 +97,11 @@ std::string key_of(const Wanted& wanted, int64_t version, const Place& place, bo
 
 }  // namespace
 
-// Taking: one taker at a time, so that a shared part is made once. Others wait, and can be cancelled.
-class WeightPool::Taking {
+// TakeLock: held during take(); one take() runs at a time, so that a shared part is made once. Waiting can
+// be cancelled.
+class WeightPool::TakeLock {
  public:
-  explicit Taking(WeightPool& pool) : pool_(pool) {
+  explicit TakeLock(WeightPool& pool) : pool_(pool) {
     std::unique_lock lock(pool_.mutex_);
     while (pool_.taking_) {
       cancellation_point();
@@ -107,13 +109,13 @@ class WeightPool::Taking {
     }
     pool_.taking_ = true;
   }
-  ~Taking() {
+  ~TakeLock() {
     const std::lock_guard lock(pool_.mutex_);
     pool_.taking_ = false;
     pool_.changed_.notify_all();
   }
-  Taking(const Taking&) = delete;
-  Taking& operator=(const Taking&) = delete;
+  TakeLock(const TakeLock&) = delete;
+  TakeLock& operator=(const TakeLock&) = delete;
 
  private:
   WeightPool& pool_;
@@ -136,7 +138,7 @@ void WeightPool::keep(const std::string& key, const SharedWeight& weight) {
 Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_ptr<SharedModel>& model,
                                                               const std::shared_ptr<DeviceSet>& devices,
                                                               const Executable& executable, uint64_t seed,
-                                                              size_t at_once) {
+                                                              size_t max_threads) {
   if (!SharedWeights::is_supported(executable)) return std::shared_ptr<const SharedWeights>();
   const Program& program = executable.program();
   const StoredValues values(*model, program, seed);
@@ -146,13 +148,13 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
   std::vector<std::vector<ArrangedOperand>> arranged;
   for (const RankProgram& rank : program.ranks) arranged.push_back(find_arranged(rank));
   auto taken = std::make_shared<SharedWeights>(program);
-  const Taking taking(*this);
+  const TakeLock lock(*this);
 
   const auto make = [&](size_t at) -> Result<Parts> {
     const Wanted& it = *weights[at];
-    TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> given, model->find(it.name));
-    const bool is_pooled = given || seed == model->seed();
-    const int64_t version = given ? given->version : -1;
+    TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> stored_value, model->find(it.name));
+    const bool is_pooled = stored_value || seed == model->seed();
+    const int64_t version = stored_value ? stored_value->version : -1;
     Parts parts;
     std::optional<HostTensor> whole;
     for (const Place& place : it.places) {
@@ -167,7 +169,8 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
         TSR_ASSIGN_OR_RETURN(weight,
                              cut_part(*whole, place, program.ranks[rank].slots[slot].bytes, order, devices));
         // A part in the model's own memory needs no entry; the model keeps it alive.
-        if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
+        if (is_pooled && !(stored_value && weight.owner == stored_value->tensor.keep_alive))
+          keep(key, weight);
       }
       parts.push_back({place.rank, place.slot, std::move(weight)});
     }
@@ -186,7 +189,7 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
     }
     return {};
   };
-  TSR_RETURN_IF_ERROR(run_ordered_tasks<Parts>(weights.size(), at_once, make, use));
+  TSR_RETURN_IF_ERROR(run_ordered_tasks<Parts>(weights.size(), max_threads, make, use));
   if (in_file) taken->unchanged = [file] { return file->unchanged(); };
   return std::shared_ptr<const SharedWeights>(std::move(taken));
 }

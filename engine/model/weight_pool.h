@@ -1,6 +1,7 @@
 // WeightPool: a model's parameters in the programs' storage layout, each in memory once
 // for all sessions: in place if type and layout agree, else a part cut out, converted
-// or rearranged, kept while a session uses it. Any thread; one takes at a time.
+// or rearranged, kept while a session uses it. Thread-safe; concurrent
+// take() calls run one after another.
 #pragma once
 
 #include <condition_variable>
@@ -20,13 +21,14 @@ class SharedModel;
 
 class WeightPool {
  public:
-  // The read-only parameters of the executable's program, made on at most `at_once` threads.
-  // Null if the devices have memory of their own. `seed` draws absent values; only with the
-  // model's seed are they shared. kChanged if the model's file was modified.
+  // The read-only parameters of the executable's program, made on at most `max_threads` threads.
+  // Null if the devices have memory of their own. `seed` initializes parameters that the file
+  // lacks; these are shared only if it equals the model's seed. kChanged if the model's file was
+  // modified.
   Result<std::shared_ptr<const SharedWeights>> take(const std::shared_ptr<SharedModel>& model,
                                                     const std::shared_ptr<DeviceSet>& devices,
                                                     const Executable& executable, uint64_t seed,
-                                                    size_t at_once);
+                                                    size_t max_threads);
 
  private:
   struct Held {
@@ -34,7 +36,7 @@ class WeightPool {
     std::weak_ptr<const void> owner;
     bool is_copy = false;
   };
-  class Taking;
+  class TakeLock;
   SharedWeight find(const std::string& key);
   void keep(const std::string& key, const SharedWeight& weight);
 

@@ -13,14 +13,16 @@ namespace tessera {
 
 // `graph`: the plan's step, symbols bound.
 //
-//   chunks     nodes whose weight is gathered on use run in `spec.chunks` slices (fewer where there are fewer
-//   units) of
-//              the dim of the weight that the first forward product contracts; backward products slice the
-//              same dim
-//   recompute  full: every activation of a block but those that leave it; scopes identify blocks
-//   ("block.3") keep       everything that forward gathers is kept offload    stored tensors by kind;
-//   optimizer steps run on the host next to their state; activations that backward
-//              reads
+// clang-format off
+//   chunks     a node that gathers its weight on use runs in `spec.chunks` slices (at most one per unit) along
+//              the weight dim contracted by its first forward matmul (of a lookup: another); backward matmuls
+//              slice the same dim
+//   recompute  full: every activation of a block but those that leave it; scopes identify blocks ("block.3")
+//   keep       all tensors gathered in forward stay for backward
+//   offload    stored tensors of the kinds in `spec.offload`; optimizer steps run on the host with their
+//              state; activations that backward reads are offloaded too, where it names them
+// clang-format on
+//
 // recompute=some adds nothing: the set is chosen on the lowered program
 // (parallel/planner/recompute_search.h).
 Status refine_plan(const Graph& graph, const StrategySpec& spec, Plan& plan);

@@ -7,7 +7,8 @@
 namespace tessera {
 
 // Decodes X.qweight and its companions, [K, N], to X.weight [N, K]. A word of GPTQ holds
-// consecutive rows of one column, lowest bits first; one of AWQ columns 0, 2, 4, 6, 1, 3, 5, 7 of one row.
+// consecutive rows of one column, lowest bits first; a word of AWQ holds columns 0, 2, 4, 6, 1, 3,
+// 5, 7 of one row.
 Result<std::vector<DecodedWeight>> packed_weights(const FolderQuantization& quantization,
                                                   const ForeignFile& file);
 

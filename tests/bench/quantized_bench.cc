@@ -1,6 +1,6 @@
-// Products with blocks against the machine's ceilings: for each type bytes of W a second with 1 and 4 rows,
-// as a share of what plain reads reach, and f32-equivalent rates with 512 rows, as a multiple of the packed
-// f32 Gemm.
+// Matmuls with block-quantized weights compared with the machine's peak rates: for each type bytes of W a
+// second with 1 and 4 rows, as a share of what plain reads reach, and f32-equivalent rates with 512 rows, as a
+// multiple of the packed f32 Gemm.
 //   bench_quantized [--threads T] [--type q4_0] [--rows 512] [--k 4096]
 // With one thread the clock is the thread's own, so that other programs count for less.
 #include <algorithm>
@@ -78,7 +78,7 @@ struct Bench {
     x = make_array<float>(most_rows * K * 4);
     y = make_array<float>(most_rows * N * 4);
     uint32_t seed = 1;
-    // Bytes that make no scale tiny or infinite, wherever a type has it.
+    // Bytes that give no tiny or infinite scale, at whatever offset in the block a type stores it.
     for (int64_t i = 0; i < dtype_bytes(DType::kQ8_0, N * K); ++i)
       blocks.get()[i] = static_cast<std::byte>(0x20 + ((seed = seed * 1664525u + 1013904223u) >> 28));
     for (int64_t i = 0; i < most_rows * K; ++i)
@@ -117,36 +117,38 @@ struct Bench {
   }
 
   void run(DType type) {
-    const int64_t lanes = cpu::interleaved_rows(), many = std::min<int64_t>(N, 3072);
-    const bool rounds = has_integer_codes(type), slow = rounds && !cpu::can_interleave_rows(type);
+    const int64_t lanes = cpu::interleaved_rows(), gemm_columns = std::min<int64_t>(N, 3072);
+    const bool has_q8_kernel = has_integer_codes(type),
+               slow = has_q8_kernel && !cpu::can_interleave_rows(type);
     const int64_t columns = slow ? 768 : N;
-    cpu::BlockMatrix file{.type = type, .N = N, .K = K, .data = blocks.get()}, panels = file;
-    if (rounds && !slow) {
+    cpu::BlockMatrix as_stored{.type = type, .N = N, .K = K, .data = blocks.get()}, interleaved = as_stored;
+    if (has_q8_kernel && !slow) {
       cpu::interleave_rows(type, N, K, blocks.get(), permuted.get(), 0, N / lanes + 1);
-      panels.data = permuted.get();
-      panels.interleaved = true;
+      interleaved.data = permuted.get();
+      interleaved.interleaved = true;
     }
     const double bytes = static_cast<double>(dtype_bytes(type, columns * K));
-    const double flops = 2.0 * static_cast<double>(most_rows * many) * static_cast<double>(K);
+    const double flops = 2.0 * static_cast<double>(most_rows * gemm_columns) * static_cast<double>(K);
     std::printf("%-8s", std::string(info(type).name).c_str());
     for (const int64_t M : {1, 4})
-      for (const cpu::BlockMatrix* w : {&file, &panels}) {
-        if (!rounds) {
+      for (const cpu::BlockMatrix* w : {&as_stored, &interleaved}) {
+        if (!has_q8_kernel) {
           std::printf(" %6s %4s ", "", "");
           continue;
         }
         const double rate = bytes / q8_s(*w, M, columns);
         std::printf(" %6.2f %4.0f%%", rate * 1e-9, 100 * rate / read_rate);
       }
-    for (const cpu::BlockMatrix* w : {&file, &panels}) {
-      if (!rounds) {
+    for (const cpu::BlockMatrix* w : {&as_stored, &interleaved}) {
+      if (!has_q8_kernel) {
         std::printf(" %7s %5s ", "", "");
         continue;
       }
-      const double rate = flops / q8_s(*w, most_rows, many);
+      const double rate = flops / q8_s(*w, most_rows, gemm_columns);
       std::printf(" %7.1f %5.2fx", rate * 1e-9, rate / gemm_rate);
     }
-    const double one = bytes / f32_s(file, 1, columns), all = flops / f32_s(file, most_rows, many);
+    const double one = bytes / f32_s(as_stored, 1, columns);
+    const double all = flops / f32_s(as_stored, most_rows, gemm_columns);
     std::printf(" %6.2f %7.1f %5.2fx\n", one * 1e-9, all * 1e-9, all / gemm_rate);
     std::fflush(stdout);
   }
@@ -154,13 +156,12 @@ struct Bench {
 
 int run(const Settings& settings) {
   Bench bench(settings);
-  const int64_t many = std::min<int64_t>(bench.N, 3072);
+  const int64_t gemm_columns = std::min<int64_t>(bench.N, 3072);
   bench.read_rate = read_bytes_per_s(settings.threads);
-  bench.gemm_rate = bench.gemm_flops_per_s(bench.most_rows, many);
+  bench.gemm_rate = bench.gemm_flops_per_s(bench.most_rows, gemm_columns);
   std::printf(
-      "W [%ld, %ld], %d thread(s). Reads %.1f GB/s; f32 multiply-adds %.1f GFLOP/s; of bytes %.1f, of words "
-      "%.1f"
-      " (as GFLOP/s); f32 Gemm, %ld rows: %.1f GFLOP/s\n",
+      "W [%ld, %ld], %d thread(s). Reads %.1f GB/s; f32 multiply-adds %.1f GFLOP/s; int8 multiply-adds "
+      "%.1f, int16 multiply-adds %.1f (as GFLOP/s); f32 Gemm, %ld rows: %.1f GFLOP/s\n",
       static_cast<long>(bench.N), static_cast<long>(bench.K), settings.threads, bench.read_rate * 1e-9,
       fma_flops_per_s() * 1e-9, 2e-9 * byte_macs_per_s(), 2e-9 * word_macs_per_s(),
       static_cast<long>(bench.most_rows), bench.gemm_rate * 1e-9);

@@ -36,11 +36,11 @@ Lowered lowered(const Graph& step, const Plan& plan, int devices) {
   return it;
 }
 
-Result<PlanResult> planned(const Graph& step, int devices, std::string_view words, int64_t limit) {
+Result<PlanResult> planned(const Graph& step, int devices, std::string_view strategy, int64_t limit) {
   PlanOptions options;
   options.global_batch = kBatch;
   options.symbols = {{"T", kTokens}};
-  options.parallel = words;
+  options.parallel = strategy;
   options.memory_limit = limit;
   options.advise = false;
   return make_plan(step, cluster_of(devices), FakeCatalog(), options);
@@ -48,7 +48,9 @@ Result<PlanResult> planned(const Graph& step, int devices, std::string_view word
 
 }  // namespace
 
-TEST_CASE("just above what fits only what must be is recomputed, and never more time is lost than by all") {
+TEST_CASE(
+    "near the memory limit only what is needed is recomputed, and the step is never slower than with "
+    "recompute=full") {
   std::vector<const char*> models = {"llama:L=3,C=32,H=4,KV=2,F=64,V=64,T=32",
                                      "moe:L=2,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32"};
   if (test::full()) {
@@ -79,7 +81,7 @@ TEST_CASE("just above what fits only what must be is recomputed, and never more 
         CHECK(it.bytes <= limit);
         CHECK(it.seconds == found->plan.estimate.step_time_s);
         CHECK(it.seconds <= full.seconds * (1 + 1e-9));
-        CHECK(it.seconds <= last * 1.01);  // forecasts are off by this and that
+        CHECK(it.seconds <= last * 1.01);  // the search's time estimates are off by up to 1%
         last = it.seconds;
         CHECK_FALSE(found->plan.recompute.empty());
         if (share == 0.99) CHECK(found->plan.recompute.size() < block_activations(step).size() / 2);
@@ -89,8 +91,8 @@ TEST_CASE("just above what fits only what must be is recomputed, and never more 
   }
 }
 
-TEST_CASE("what lies where its gradient will be is there for an activation to be made again") {
-  // The gradient of gelu takes the place of what gelu was made from: no product has to run again for it.
+TEST_CASE("a buffer that its gradient later overwrites can still be read to recompute an activation") {
+  // The gradient of gelu overwrites gelu's input in place, so recomputing gelu reruns no matmul.
   const Graph step = training_step("gpt2:L=3,C=32,H=4,V=64,T=32").value();
   const Plan none = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
   const Plan full = plan_of(step, "dp=1,tp=1,recompute=full", kBatch, kTokens).value();
@@ -102,10 +104,10 @@ TEST_CASE("what lies where its gradient will be is there for an activation to be
   }));
 }
 
-TEST_CASE("the set found is as good as the best of all subsets of the largest activations") {
+TEST_CASE("the set found is as good as the best of all subsets of scopes") {
   const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
   Plan plan = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
-  // The values inside each block, from the largest: the order that frees most memory.
+  // The activations inside blocks, in id order.
   std::vector<TensorId> inside = block_activations(step);
   const Lowered none = lowered(step, plan, 1);
   Plan all = plan;
@@ -147,7 +149,9 @@ TEST_CASE("the set found is as good as the best of all subsets of the largest ac
   CHECK(better > 0);
 }
 
-TEST_CASE("what pins keep is in no set, and recompute=auto takes a set where one does") {
+TEST_CASE(
+    "pinned activations are never recomputed, and recompute=auto becomes recompute=some where that "
+    "suffices") {
   const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
   const Plan plain = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
   const Lowered none = lowered(step, plain, 1);

@@ -1,5 +1,5 @@
 // Grammars from anyone: mutants and deep, large or endless ones are an error or a grammar, never a crash, on a thread with
-// this library's own stack.
+// the stack size of the library's threads.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -22,7 +22,7 @@ std::string repeated(std::string_view part, size_t times) {
   return text;
 }
 
-// The result of a grammar: "ok", or the code of its error. Follows it for some tokens.
+// The result of a grammar: "ok", or the code of its error. Also accepts up to 8 random allowed tokens.
 std::string outcome(Result<Grammar::Shared> grammar, Random& random) {
   if (!grammar.ok()) return std::string(status_code_name(grammar.status().code()));
   Constraint constraint(std::make_shared<MaskCache>(*grammar, testing::byte_vocabulary()));
@@ -123,7 +123,7 @@ TEST_CASE("hostile_depth_is_an_error_on_a_small_stack") {
     }
     refused(Grammar::from_gbnf("root ::= \"a\"" + repeated("?", 100000)));
     CHECK(outcome(Grammar::from_gbnf("root ::= \"a\"" + repeated("{2,3}", 100000)), random) ==
-          "ok");  // rules of rules
+          "ok");  // each repetition becomes a rule, so nesting costs no depth
     refused(Grammar::from_regex(std::string(1'000'000, '(')));
     refused(Grammar::from_gbnf(std::string(2'000'000, 'a')));
     refused(Grammar::from_json_schema("\"" + std::string(1'000'000, 'a') + "\""));
@@ -179,7 +179,8 @@ TEST_CASE("hostile_grammars_of_many_rules_are_linear") {
   for (int i = 0; i < 20000; ++i) endless += format("r{} ::= \"b\" r{}\n", i, (i + 1) % 20000);
   CHECK(outcome(Grammar::from_gbnf(endless), random) == "invalid_argument");
   CHECK(outcome(Grammar::from_gbnf("root ::= \"\""), random) == "ok");
-  // References that double: linear, as each is a rule of its own; and all of them merged: refused.
+  // Each level refers to the next twice. As separate rules (anyOf) this is linear; merged (allOf) it is
+  // exponential and refused.
   std::string doubling = "{\"$ref\":\"#/$defs/0\",\"$defs\":{",
               merged = "{\"$ref\":\"#/$defs/0\",\"$defs\":{";
   for (int i = 0; i < 30; ++i) {

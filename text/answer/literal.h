@@ -1,5 +1,6 @@
 // Literals of Python and similar languages in arguments: {'a': [1, None]}, f(city="x", n=2), and with bare keys
-// and special quotation marks {city:<|"|>x<|"|>,n:2}. Texts are complete; values nest at most kMostJsonDepth deep.
+// and special quotation marks {city:<|"|>x<|"|>,n:2}. The input is a whole literal, or whole calls, never a prefix
+// of one; values nest at most kMostJsonDepth deep.
 #pragma once
 
 #include <optional>
