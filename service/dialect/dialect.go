@@ -13,7 +13,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Call is a request of HTTP whose body has been read within the limits.
+// Call is an HTTP request whose body has been read within the limits.
 type Call struct {
 	Header http.Header
 	Path   string
@@ -33,9 +33,9 @@ type Call struct {
 // needs where the reply is not streamed.
 type Exchange interface {
 	Model() string
-	// Requests are those of the engine, as many as there are prompts. known describes the model.
+	// Requests returns the requests for the engine, as many as there are prompts. known describes the model.
 	Requests(known inference.Info) ([]inference.Request, error)
-	// Streamed says whether Begin, Piece and End are sent as they come; else they are called for the state alone, and Whole is
+	// Streamed says whether Begin, Piece and End are sent as they come; else they are called only for the state, and Whole is
 	// the body.
 	Streamed() bool
 	ContentType() string
@@ -43,9 +43,9 @@ type Exchange interface {
 	Piece(request int, event inference.Event) []byte
 	End(usage []inference.Usage) []byte
 	Whole() []byte
-	// Broken is what a stream ends with after an error in its middle.
+	// Broken returns the end of a stream after an error in its middle.
 	Broken(failure *inference.Error) []byte
-	// Ping is sent while nothing else is, so that nothing on the way ends an idle connection; nil for none.
+	// Ping returns what is sent while nothing else is, so that nothing on the way ends an idle connection; nil for nothing.
 	Ping() []byte
 }
 
@@ -104,7 +104,7 @@ type Content struct {
 // Errors is a dialect's form of errors: the status, and the body as JSON.
 type Errors func(failure *inference.Error) (status int, body []byte)
 
-// Dialect is what a package of one offers.
+// Dialect has the paths of a wire format, each with the functions that serve it.
 type Dialect struct {
 	Endpoints []Endpoint
 	Plains    []Plain

@@ -7,13 +7,13 @@ import (
 	"sort"
 )
 
-// document is what is merged of a dialect's OpenAPI document.
+// document has the members of a dialect's OpenAPI document that are merged.
 type document struct {
 	Paths      map[string]json.RawMessage            `json:"paths"`
 	Components map[string]map[string]json.RawMessage `json:"components"`
 }
 
-// MergeDocuments is the OpenAPI document of all dialects. Parts of one name in several are the same, or it fails.
+// MergeDocuments returns one OpenAPI document with the paths and components of several. Two different parts of one name are an error.
 func MergeDocuments(title, version string, documents ...json.RawMessage) (json.RawMessage, error) {
 	whole := document{map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{}}
 	for _, text := range documents {

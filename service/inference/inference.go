@@ -1,5 +1,5 @@
 // Package inference is what the dialects ask of models: requests, the events of their texts, and errors. No dialect knows
-// anything else of models, and package models alone knows the engine behind it.
+// anything else of models, and only package models knows the engine behind it.
 package inference
 
 import (
@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 )
 
-// Models are those that the service has, by name: base models, and adapters, each of which is a model name of its own.
+// Models finds the service's models by name: base models, and adapters, each of which is a model name of its own.
 type Models interface {
-	// List gives all names, loaded or not.
+	// List describes the models, loaded or not.
 	List() []Info
-	// Open gives a model ready for requests. It waits while the model is loaded. *Error NotFound for a name of none,
-	// Overloaded where its plan does not fit with the models in use.
+	// Open returns a model ready for requests. It waits while the model is loaded. An unknown name is an *Error NotFound; a
+	// model whose plan does not fit with the models in use is Overloaded.
 	Open(ctx context.Context, name string) (Model, error)
 }
 
@@ -32,29 +32,29 @@ type Info struct {
 	Template     string
 }
 
-// Model is one that is loaded. Each is released once by its caller, after which it may be unloaded.
+// Model is a reference to a loaded model. Its caller releases it once, after which the model may be unloaded.
 type Model interface {
 	Info() Info
 	Release()
-	// Generate begins texts. An invalid request is an *Error, without effect on others.
+	// Generate submits a request and returns the stream of its events. An invalid request is an *Error, without effect on others.
 	Generate(ctx context.Context, request Request) (Stream, error)
-	// Embed gives a vector of each text, and their tokens.
+	// Embed returns a vector for each text, and the number of the texts' tokens.
 	Embed(ctx context.Context, texts []Text, options Options) (vectors [][]float32, tokens int64, err error)
-	// Score gives the log probability of each token of the texts from the index `from` on.
+	// Score returns the log probability of each token of the texts from the index `from` on.
 	Score(ctx context.Context, texts []Text, from []int) ([][]TokenProbability, error)
-	// Rank gives a score of each document for the query, by a model that has a head for it, or as rerankers are prompted.
+	// Rank returns a score of each document for the query, by a model that has a head for it, or as rerankers are prompted.
 	Rank(ctx context.Context, query string, documents []string) (scores []float64, tokens int64, err error)
-	// Tokenize gives the ids of a text: special, those of control tokens that are written out in it; around, what the tokenizer
-	// puts around texts (BOS, [CLS], ...).
+	// Tokenize returns the token ids of a text. With special, control tokens that are written out in it are read as such; with
+	// around, the tokens that the tokenizer puts around texts (BOS, [CLS], ...) are added.
 	Tokenize(text string, special, around bool) ([]int32, error)
 	Detokenize(ids []int32) (string, error)
-	// Piece is the bytes of one token, perhaps no whole character.
+	// Piece returns the bytes of one token, perhaps not a whole character.
 	Piece(id int32) []byte
-	// Render is the text of a conversation by the template, and its tokens.
+	// Render returns the text of a conversation by the template, and its tokens.
 	Render(messages json.RawMessage, options Options) (text string, tokens []int32, err error)
 }
 
-// Options are those of tsr_engine_submit by name, with values of their types: lists and objects are JSON texts.
+// Options are options of tsr_engine_submit by name, with values of their types: lists and objects are JSON texts.
 type Options map[string]any
 
 // Text is a prompt: words, or token ids where these are not nil.
@@ -132,7 +132,7 @@ type Stream interface {
 	// Next waits. io.EOF after the last event; the context's error where it ended, *Error otherwise.
 	Next(ctx context.Context) (Event, error)
 	Usage() Usage
-	// Close cancels what is in progress: within a step of the engine.
+	// Close cancels the request if it is in progress, within a step of the engine.
 	Close()
 }
 
@@ -147,14 +147,14 @@ const (
 	NotFound        Kind = 404
 	Conflict        Kind = 409
 	TooLarge        Kind = 413
-	UpgradeRefused  Kind = 426 // a WebSocket where HTTP alone is served
+	UpgradeRefused  Kind = 426 // a WebSocket where only HTTP is served
 	Limited         Kind = 429 // a rate, or a full queue: RetryAfter says when to ask again
 	Internal        Kind = 500
 	Unsupported     Kind = 501 // a part of the dialect that this service leaves out, by name; see Status
 	Overloaded      Kind = 503 // no room now, or draining
 )
 
-// Status is that of HTTP. Clients try a 5xx again, so what is left out is 400 for them.
+// Status returns the HTTP status. It is 400 for Unsupported, since clients try a 5xx again.
 func (k Kind) Status() int {
 	if k == Unsupported {
 		return int(Invalid)

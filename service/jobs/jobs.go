@@ -17,7 +17,7 @@ import (
 	"tessera.dev/service/tuning"
 )
 
-// expiryTime is that between two looks for files whose time has come.
+// expiryTime is the time between two looks for files whose time has come.
 const expiryTime = 10 * time.Minute
 
 // Task is a job for a runner.

@@ -143,7 +143,7 @@ func (j *Jobs) finish(ctx context.Context, claim *store.Claim, task Task, path s
 	})
 }
 
-// end is that of a job that cannot go on: it fails, or where its checkpoint is worth waiting for, it is paused.
+// end ends a job that cannot go on: it fails, or where its checkpoint is worth waiting for, it is paused.
 func (j *Jobs) end(ctx context.Context, claim *store.Claim, err error) {
 	if ctx.Err() != nil || errors.Is(err, store.ErrFenced) || errors.Is(err, context.Canceled) {
 		return

@@ -23,7 +23,7 @@ type servingPlan struct {
 	}
 }
 
-// planBytes are the bytes of a serving plan on all devices.
+// planBytes returns the bytes of a serving plan on all devices.
 func planBytes(info string) (int64, error) {
 	var plan servingPlan
 	if err := json.Unmarshal([]byte(info), &plan); err != nil {
@@ -36,7 +36,7 @@ func planBytes(info string) (int64, error) {
 	return total, nil
 }
 
-// planFor is the serving plan of a model as JSON.
+// planFor returns the serving plan of a model as JSON.
 func (r *Registry) planFor(ctx context.Context, model *tessera.Model, options tessera.Options) (string, error) {
 	planned := tessera.Options{"mode": "serve"}
 	for key, value := range options {
@@ -91,7 +91,7 @@ func (r *Registry) makeRoom(s *slot, bytes int64) error {
 	}
 }
 
-// takenBytes are the planned bytes of loaded models, and the count of those in use.
+// takenBytes returns the planned bytes of loaded models, and the count of those in use.
 func (r *Registry) takenBytes() (bytes int64, inUse int) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

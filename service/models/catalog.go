@@ -64,7 +64,7 @@ func findModels(paths []string, aliases map[string]string) (map[string]source, [
 	return found, order, nil
 }
 
-// modelsAt are the paths of the models at a path: itself, or those in the folder that it is.
+// modelsAt returns the paths of the models at a path: the path itself, or the models in that folder.
 func modelsAt(path string) ([]string, error) {
 	state, err := os.Stat(path)
 	if err != nil {
@@ -110,7 +110,7 @@ func isModel(path string) bool {
 	return extension == ".gguf" || extension == ".tsr"
 }
 
-// modelName is the file's name without its extension and its number among parts, or the folder's.
+// modelName returns the file's name without its extension and its number among parts, or the folder's name.
 func modelName(path string) string {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package models has the models that the service serves: names, files, engines. It alone knows the library.
+// Package models has the models that the service serves: names, files, engines. Only it knows the library.
 package models
 
 import (
@@ -38,7 +38,7 @@ func (c *Config) log(level, message string, fields map[string]any) {
 	}
 }
 
-// withOptions is a copy of the options with others set.
+// withOptions returns a copy of the options with those of more set.
 func withOptions(options tessera.Options, more tessera.Options) tessera.Options {
 	all := make(tessera.Options, len(options)+len(more))
 	for key, value := range options {

@@ -2,7 +2,7 @@ package models
 
 import "tessera.dev/tessera"
 
-// defaultContext is the engine's where none is given.
+// defaultContext is the engine's context where the options give none.
 const defaultContext = 2048
 
 // describeModels reads what each model is, without its weights, so that lists tell it before the models are loaded.
@@ -52,7 +52,7 @@ func (r *Registry) describe(s *slot) {
 	}
 }
 
-// servedContext is the context of the engine of a model with this one.
+// servedContext returns the context that the engine serves of a model with the context `model`.
 func (r *Registry) servedContext(model int64) int64 {
 	served := int64(defaultContext)
 	switch given := r.config.Engine["context"].(type) {

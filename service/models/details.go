@@ -15,7 +15,7 @@ type likeliest struct {
 	LogProb *float64
 }
 
-// tokenDetails are those of a token.
+// tokenDetails are the details of an event with a token, and of a prompt's token.
 type tokenDetails struct {
 	Token     int32 // of a prompt's
 	LogProb   *float64
@@ -23,7 +23,7 @@ type tokenDetails struct {
 	Reasoning string
 }
 
-// endDetails are those of a text's end.
+// endDetails are the details of the event that ends a text.
 type endDetails struct {
 	Prompt    int64       `json:"prompt_tokens"`
 	Cached    int64       `json:"cached_tokens"`
@@ -42,7 +42,7 @@ type endDetails struct {
 	} `json:"error"`
 }
 
-// message is an answer taken apart.
+// message has the tool calls of an answer.
 type message struct {
 	Calls []struct {
 		ID       string
@@ -53,7 +53,7 @@ type message struct {
 	} `json:"tool_calls"`
 }
 
-// split is an event of the engine in the terms of dialects.
+// split turns an event of the engine into one for dialects.
 func (s *stream) split(event tessera.Event) (made inference.Event, err error) {
 	made = inference.Event{Index: event.Index, Text: event.Text}
 	switch event.Kind {
@@ -207,7 +207,7 @@ func (s *stream) count(details *endDetails) {
 	}
 }
 
-// stopText is the text of the option stop that ended an answer: the only one, or the one that its tokens hold last.
+// stopText returns the text of the option stop that ended an answer: the only one, or the one that its tokens hold last.
 func (s *stream) stopText(index int) string {
 	if len(s.stops) == 1 {
 		return s.stops[0]

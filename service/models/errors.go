@@ -10,7 +10,7 @@ import (
 	"tessera.dev/tessera"
 )
 
-// serviceError is the client's view of an error of the library.
+// serviceError turns an error of the library into one for the client; it returns the errors of contexts as they are.
 func serviceError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -71,7 +71,7 @@ func (m *modelReport) has(input string) bool {
 	return false
 }
 
-// rank is the number of dimensions of an output; 0 where there is none.
+// rank returns the number of dimensions of an output; 0 if the model has no such output.
 func (m *modelReport) rank(output string) int {
 	for _, one := range m.Outputs {
 		if one.Name == output {
@@ -81,7 +81,7 @@ func (m *modelReport) rank(output string) int {
 	return 0
 }
 
-// describe fills in what the report says.
+// describe sets the fields of info that the report tells.
 func (m *modelReport) describe(info *inference.Info) {
 	info.Architecture, info.Parameters = m.Architecture, m.Parameters
 	info.Template = m.Metadata["chat_template"]
@@ -174,7 +174,7 @@ type deviceReport struct {
 	Arena struct{ Predicted int64 } `json:"arena_bytes"`
 }
 
-// planned are the bytes of the engine's plan.
+// planned returns the bytes of the engine's plan on all devices.
 func (e *engineReport) planned() (bytes int64) {
 	for _, device := range append(append([]deviceReport{}, e.Devices...), e.Draft...) {
 		bytes += device.Arena.Predicted
@@ -199,7 +199,7 @@ func (m *loaded) report() (report engineReport, err error) {
 	return report, err
 }
 
-// template is the model's chat template.
+// template returns the model's chat template, made at its first use.
 func (m *loaded) template() (*tessera.Chat, error) {
 	m.chatOnce.Do(func() { m.chat, m.chatErr = tessera.NewChat(m.model, nil) })
 	return m.chat, m.chatErr

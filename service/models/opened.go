@@ -12,13 +12,13 @@ import (
 	"tessera.dev/tessera"
 )
 
-// opened is a model in use, with an adapter where its name says so.
+// opened is a reference to a loaded model, with a LoRA adapter if the requested name is an adapter's.
 type opened struct {
 	registry *Registry
 	slot     *slot
 	loaded   *loaded
 	adapter  *adapter // nil for none
-	number   int64    // the adapter's in the engine
+	number   int64    // the adapter's number in the engine; -1 for none
 	once     sync.Once
 }
 
@@ -47,7 +47,7 @@ func (o *opened) Release() {
 	})
 }
 
-// Generate begins texts.
+// Generate submits a request and returns the stream of its texts.
 func (o *opened) Generate(ctx context.Context, request inference.Request) (inference.Stream, error) {
 	if o.loaded.engine == nil {
 		return nil, invalid("model", fmt.Sprintf("the model %q does not generate texts; it does: %v", o.loaded.info.Name, o.loaded.info.Does))
@@ -78,7 +78,7 @@ func (o *opened) submit(request inference.Request, options tessera.Options) (*te
 	return o.loaded.engine.Submit(request.Prompt.Words, options)
 }
 
-// options are those of the engine for a request.
+// options returns the engine options for a request.
 func (o *opened) options(request inference.Request) (tessera.Options, error) {
 	options := withOptions(tessera.Options(request.Options), nil)
 	if o.number >= 0 {
@@ -103,7 +103,7 @@ func (o *opened) options(request inference.Request) (tessera.Options, error) {
 	return options, nil
 }
 
-// submitError is serviceError; a library before the option tool_choice does not know it.
+// submitError is serviceError, except that it explains the error of a library older than the option tool_choice.
 func submitError(err error) error {
 	if strings.Contains(err.Error(), "unknown option 'tool_choice'") {
 		return &inference.Error{Kind: inference.Invalid, Param: "tool_choice", Message: fmt.Sprintf(
@@ -112,7 +112,7 @@ func submitError(err error) error {
 	return serviceError(err)
 }
 
-// estimate is about how many tokens the prompt has: four bytes each.
+// estimate returns about how many tokens the prompt has: its token ids, or a token for each four bytes.
 func estimate(request inference.Request) int64 {
 	if request.Prompt.Tokens != nil {
 		return int64(len(request.Prompt.Tokens)) + 1
@@ -149,7 +149,7 @@ func (o *opened) Detokenize(ids []int32) (string, error) {
 
 func (o *opened) Piece(id int32) []byte { return o.loaded.pieces.piece(id) }
 
-// renderOptions are those that rendering knows.
+// renderOptions are the names of the options that rendering takes.
 var renderOptions = []string{"tools", "documents", "variables", "now", "add_generation_prompt", "continue_final_message"}
 
 func (o *opened) Render(messages json.RawMessage, options inference.Options) (string, []int32, error) {

@@ -27,7 +27,7 @@ func newPieces(tokenizer *tessera.Tokenizer) *pieces {
 	return p
 }
 
-// piece is the bytes of a token; none for control tokens, and for ids that the vocabulary lacks.
+// piece returns the bytes of a token; none for control tokens, and for ids that the vocabulary lacks.
 func (p *pieces) piece(id int32) []byte {
 	if id < 0 {
 		return nil

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// toldPlan is the serving plan of a model's file as it was then.
+// toldPlan is the serving plan of a model's file, with the file's size and time when it was planned.
 type toldPlan struct {
 	bytes   int64
 	changed time.Time
 	info    json.RawMessage
 }
 
-// Plan is the serving plan of a model, loaded or not, as JSON. It is made once for each state of the model's file: planning takes as
-// long as loading may, and pages ask for it whenever they are opened.
+// Plan returns the serving plan of a model, loaded or not, as JSON. It is made once for each state of the model's file: planning may
+// take as long as loading, and pages ask for it whenever they are opened.
 func (r *Registry) Plan(ctx context.Context, name string) (json.RawMessage, error) {
 	s, _, err := r.find(name)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 var _ tuning.Registry = (*Registry)(nil)
 
-// Source is the files of a model, for trainings.
+// Source returns the paths of a model's files, for trainings.
 func (r *Registry) Source(name string) (tuning.Source, error) {
 	s, a, err := r.find(name)
 	if err != nil {

@@ -40,7 +40,7 @@ func (q *queue) enter(tokens int64) *inference.Error {
 	return nil
 }
 
-// leave is the begin, or the end, of a request that has entered.
+// leave takes a request that has entered out of the queue, when it begins or ends.
 func (q *queue) leave(tokens int64) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()

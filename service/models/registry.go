@@ -106,7 +106,7 @@ func (r *Registry) Close() {
 	r.runtime.Close()
 }
 
-// List gives all names: models in the order of the command line, each followed by its adapters.
+// List describes all names but snapshots: models in the order of the command line, each followed by its adapters.
 func (r *Registry) List() []inference.Info {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -125,7 +125,7 @@ func (r *Registry) List() []inference.Info {
 	return all
 }
 
-// Open gives a model ready for requests.
+// Open returns a model ready for requests. It loads the model if it is not loaded.
 func (r *Registry) Open(ctx context.Context, name string) (inference.Model, error) {
 	s, a, err := r.find(name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *Registry) Open(ctx context.Context, name string) (inference.Model, erro
 	}
 }
 
-// find is the slot of a name, and its adapter where it names one.
+// find returns the slot of a name, and the adapter if it names one.
 func (r *Registry) find(name string) (*slot, *adapter, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -273,7 +273,7 @@ func (r *Registry) unloadIdle() {
 	}
 }
 
-// idleSlots are the loaded models without requests for so long, the longest first.
+// idleSlots returns the loaded models that had no requests for the time `idle`, the longest unused first.
 func (r *Registry) idleSlots(idle time.Duration) []*slot {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -292,5 +292,5 @@ func (r *Registry) idleSlots(idle time.Duration) []*slot {
 	return all
 }
 
-// errStopping is what loads end with while the service stops.
+// errStopping is the error of loads while the service stops.
 var errStopping = errors.New("the service is stopping")

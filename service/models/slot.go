@@ -30,7 +30,7 @@ func (s *slot) infoLocked() inference.Info {
 	return info
 }
 
-// beginLocked is the load in progress, begun where there is none. It goes on where those that wait leave.
+// beginLocked returns the load in progress, and begins one if there is none. The load goes on when those that wait for it leave.
 func (s *slot) beginLocked(r *Registry) *load {
 	if s.load != nil {
 		return s.load

@@ -31,7 +31,7 @@ func newStream(m *loaded, request *tessera.Request, asked inference.Request, opt
 	return s
 }
 
-// stopTexts are those of the option: one text, or a JSON array of texts.
+// stopTexts returns the texts of the option stop, which is one text or a JSON array of texts.
 func stopTexts(option any) []string {
 	text, given := option.(string)
 	if !given || text == "" {
@@ -44,7 +44,7 @@ func stopTexts(option any) []string {
 	return []string{text}
 }
 
-// Next is the next event of the request. Its context's end ends the request.
+// Next returns the next event of the request. The end of ctx ends the request.
 func (s *stream) Next(ctx context.Context) (inference.Event, error) {
 	events := s.request.Stream(ctx)
 	for {
@@ -102,7 +102,7 @@ func (s *stream) countPrompt() int64 {
 	return 0
 }
 
-// Close cancels what is in progress, whose events are dropped.
+// Close cancels the request if it is in progress, and drops its events.
 func (s *stream) Close() {
 	s.begun()
 	s.request.Stream(context.Background()).Stop()

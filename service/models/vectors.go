@@ -10,10 +10,10 @@ import (
 	"tessera.dev/tessera"
 )
 
-// embedderOptions are those of the engine that an embedder has too.
+// embedderOptions are the names of the engine options that an embedder has too.
 var embedderOptions = []string{"devices", "precision", "weights", "activations", "repack", "measure"}
 
-// embedder is the one with these options, made at its first use. With the mutex embedding held.
+// embedder returns the embedder with these options, made at its first use. The caller holds the mutex embedding.
 func (m *loaded) embedder(ctx context.Context, output string, pairs bool, options inference.Options) (*tessera.Embedder, error) {
 	made := tessera.Options{"output": output}
 	if pairs {
@@ -75,7 +75,7 @@ func (o *opened) Embed(ctx context.Context, texts []inference.Text, options infe
 	return rows, tokens, serviceError(err)
 }
 
-// encodeTexts are the token ids of texts, with what the tokenizer puts around them.
+// encodeTexts returns the token ids of texts, with the tokens that the tokenizer puts around them, and their number.
 func (o *opened) encodeTexts(texts []inference.Text) (all [][]int32, tokens int64, err error) {
 	for i, text := range texts {
 		ids := text.Tokens

@@ -16,7 +16,7 @@ var source embed.FS
 // scripts are joined in this order.
 var scripts = []string{"client.js", "elements.js", "chart.js", "chat.js", "jobs.js", "plan.js", "activity.js", "navigation.js"}
 
-// New gives the document, and the Content-Security-Policy that allows its own script and style alone.
+// New gives the document, and the Content-Security-Policy that allows only its own script and style.
 func New() (document []byte, policy string) {
 	var script strings.Builder
 	script.WriteString("\"use strict\";\n(() => {\n")

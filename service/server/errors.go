@@ -32,7 +32,7 @@ func plainErrors(failure *inference.Error) (int, []byte) {
 	return failure.Kind.Status(), body
 }
 
-// failureOf is an error for the client's eyes.
+// failureOf returns an error for the client's eyes: err itself if it is meant for them, else an internal error without its text.
 func failureOf(err error) *inference.Error {
 	var failure *inference.Error
 	if errors.As(err, &failure) {

@@ -203,7 +203,7 @@ func (s *Server) refusePath(w http.ResponseWriter, r *http.Request, methods []st
 	s.fail(w, r, nil, &inference.Error{Kind: inference.NotFound, Code: "unknown_path", Message: fmt.Sprintf("there is no path %q here; /openapi.json lists all", r.URL.Path)})
 }
 
-// tokenOf is the key of a request, as the clients of all dialects send it.
+// tokenOf returns the key of a request, from either header in which the dialects' clients send it.
 func tokenOf(r *http.Request) string {
 	if given := r.Header.Get("Authorization"); given != "" {
 		if kind, token, found := strings.Cut(given, " "); found && strings.EqualFold(kind, "bearer") {
@@ -238,7 +238,7 @@ func (s *Server) keyOf(r *http.Request, found *route) (keys.Key, error) {
 	return key, nil
 }
 
-// ending is a context that ends with the request, or with the service's patience while it stops.
+// ending returns a context that ends with the request, or with the service's patience while it stops.
 func (s *Server) ending(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(r.Context())
 	go func() {

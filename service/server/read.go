@@ -71,7 +71,7 @@ func checkType(given string) error {
 	return &inference.Error{Kind: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Message: "found a body of type " + given + ", wanted application/json"}
 }
 
-// bodyError is a body that did not come whole or in time.
+// bodyError turns the error of a body that did not come whole or in time into one for the client.
 func bodyError(err error) error {
 	var slow *slowBody
 	if !errors.As(err, &slow) {

@@ -115,7 +115,7 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	return names, len(segments) == len(r.segments)
 }
 
-// allowed are the methods of a path for the header Allow: each once, in order, with HEAD where there is GET.
+// allowed returns the methods of a path for the header Allow: each once, in order, with HEAD where there is GET.
 func allowed(methods []string) []string {
 	all := map[string]bool{}
 	for _, method := range methods {

@@ -15,7 +15,7 @@ import (
 	"tessera.dev/service/store/fault"
 )
 
-// readerCount is that of connections that read; each sees the database as it was when its statement began.
+// readerCount is the number of connections that read; each sees the database as it was when its statement began.
 const readerCount = 4
 
 func (s *Store) openDatabase() error {
@@ -77,19 +77,19 @@ func shown(err error) error {
 	return err
 }
 
-// IsFull says whether an error is that of a full disk.
+// IsFull says whether a full disk caused an error.
 func IsFull(err error) bool {
 	var known *inference.Error
 	return errors.As(err, &known) && known.Code == "storage_full" || errors.Is(err, syscall.ENOSPC)
 }
 
-// missing is the error of an id of nothing that this tenant has.
+// missing returns the error for an id that names nothing of this tenant.
 func missing(what, id string) error {
 	return &inference.Error{Kind: inference.NotFound, Code: "not_found", Param: "id",
 		Message: fmt.Sprintf("no %s with id %q", what, id)}
 }
 
-// nullable is a text whose absence the database has as NULL.
+// nullable returns a text as a value of the database: NULL for nil.
 func nullable(text []byte) any {
 	if text == nil {
 		return nil

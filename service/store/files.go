@@ -20,7 +20,7 @@ func insertFile(tx *sql.Tx, file tuning.File) error {
 	return err
 }
 
-// files reads rows of fileColumns; numbers are those of the rows.
+// files reads rows of fileColumns, and returns the files with the numbers of their rows.
 func (s *Store) files(ctx context.Context, query string, arguments ...any) (files []tuning.File, numbers []int64, err error) {
 	rows, err := s.readers.QueryContext(ctx, query, arguments...)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Store) files(ctx context.Context, query string, arguments ...any) (file
 	return files, numbers, shown(rows.Err())
 }
 
-// File describes one.
+// File returns the description of a file.
 func (s *Store) File(ctx context.Context, tenant, id string) (tuning.File, error) {
 	files, _, err := s.files(ctx, "SELECT "+fileColumns+" FROM files WHERE id = ? AND tenant = ? AND (expires = 0 OR expires > ?)",
 		id, tenant, s.now().Unix())
@@ -52,7 +52,7 @@ func (s *Store) File(ctx context.Context, tenant, id string) (tuning.File, error
 	return files[0], nil
 }
 
-// Files lists those of a tenant, the newest first unless the page says otherwise.
+// Files lists the files of a tenant, the newest first unless the page says otherwise.
 func (s *Store) Files(ctx context.Context, tenant string, query tuning.FileQuery) ([]tuning.File, bool, error) {
 	bound, arguments, err := s.after(ctx, "files", "tenant", tenant, query.Page)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Files(ctx context.Context, tenant string, query tuning.FileQuery
 	return files, false, nil
 }
 
-// after is the end of a query for a page, which asks for one row more than the page has.
+// after returns the end of a query for a page, which asks for one row more than the page has, and its arguments.
 func (s *Store) after(ctx context.Context, table, owner, name string, page tuning.Page) (string, []any, error) {
 	order, compare := "DESC", "<"
 	if page.Ascending {
@@ -89,7 +89,7 @@ func (s *Store) after(ctx context.Context, table, owner, name string, page tunin
 	return " AND number " + compare + " ?" + end, []any{number}, shown(err)
 }
 
-// OpenFile opens a content.
+// OpenFile opens the content of a file.
 func (s *Store) OpenFile(ctx context.Context, tenant, id string) (tuning.File, io.ReadSeekCloser, error) {
 	s.removal.RLock()
 	defer s.removal.RUnlock()
@@ -104,7 +104,7 @@ func (s *Store) OpenFile(ctx context.Context, tenant, id string) (tuning.File, i
 	return file, content, nil
 }
 
-// ContentPath is where the content of a file is, for what reads it by name.
+// ContentPath returns the path of a file's content, for readers that open it by name.
 func (s *Store) ContentPath(id string) string { return s.contentPath(id) }
 
 // DeleteFile deletes the row, and then the content.

@@ -250,7 +250,7 @@ func (s *Store) FailJob(ctx context.Context, claim *Claim, failure tuning.Failur
 		func(tx *sql.Tx) error { return insertEvents(tx, claim.ID, []tuning.Event{event}) })
 }
 
-// Outcome is what a job that succeeded leaves.
+// Outcome is the result of a job that succeeded.
 type Outcome struct {
 	Model   Model
 	Metrics tuning.Draft // the content of the result's file

@@ -17,7 +17,7 @@ func invalid(param, format string, arguments ...any) error {
 	return &inference.Error{Kind: inference.Invalid, Code: "invalid_value", Param: param, Message: param + ": " + fmt.Sprintf(format, arguments...)}
 }
 
-// lossInputs are those of each loss, by their names on the wire; ? marks those that may be left out.
+// lossInputs are the inputs of each loss, by their names on the wire; ? marks inputs that may be left out.
 var lossInputs = map[string][]string{
 	CrossEntropy:       {"target_tokens", "weights?"},
 	ImportanceSampling: {"target_tokens", "logprobs", "advantages"},
@@ -25,7 +25,7 @@ var lossInputs = map[string][]string{
 	CISPO:              {"target_tokens", "logprobs", "advantages"},
 }
 
-// refusedLosses are those of Tinker that are not here, and why.
+// refusedLosses are the losses of Tinker that are not here, and why.
 var refusedLosses = map[string]string{
 	"dro":              "the library has no such loss yet",
 	"gspo":             "the library has no such loss yet",
@@ -129,7 +129,7 @@ func (p *Pass) add(datum *Datum, inputs []string, where string) (targets int, er
 	return targets, nil
 }
 
-// valuesOf are the inputs of a datum other than its labels, one for each label.
+// valuesOf returns the inputs of a datum other than its labels, one value for each label.
 func valuesOf(datum *Datum, count int, at string) (map[string][]float32, error) {
 	values := map[string][]float32{}
 	for _, name := range []string{"weights", "logprobs", "advantages"} {
@@ -167,7 +167,7 @@ func columnOf(values []float32, columns, column int) []float32 {
 	return made
 }
 
-// computed is the reply to a pass.
+// computed returns the reply to a pass.
 func (p *Pass) computed(loss float64, logprobs [][]float32, targets []int) *Computed {
 	made := &Computed{Metrics: map[string]float64{"loss:sum": loss}}
 	at := 0

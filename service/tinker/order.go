@@ -165,7 +165,7 @@ func (o *order) done() bool {
 	return o.closed
 }
 
-// position is the number whose turn it is.
+// position returns the number whose turn it is.
 func (o *order) position() int64 {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

@@ -116,7 +116,7 @@ func (r *residence) makeRoom(ctx context.Context, one *run) error {
 	}
 }
 
-// others are those in memory, the longest unused first.
+// others returns the other runs in memory, the longest unused first, and their bytes.
 func (r *residence) others(one *run) (found []*run, bytes int64) {
 	r.service.mutex.Lock()
 	all := make([]*run, 0, len(r.service.runs))

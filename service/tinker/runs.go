@@ -58,7 +58,7 @@ func digestOf(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// RunOrder is what a run is made from.
+// RunOrder is the request for a run.
 type RunOrder struct {
 	Session  string
 	Number   int64 // of the session's runs
@@ -305,7 +305,8 @@ func (s *Service) Unload(ctx context.Context, tenant, id string, given Numbered)
 	})
 }
 
-// resident is what a run has in memory. One that works counts as it did before.
+// resident returns the bytes that a run has in memory, when it was last used, and whether it is there. One that works counts as it did
+// before.
 func (one *run) resident() (bytes int64, used time.Time, there bool) {
 	one.place.Lock()
 	defer one.place.Unlock()

@@ -22,7 +22,7 @@ type Sampler struct {
 	clients int64 // clones of the first client
 }
 
-// model is the name that the sampler's weights have among the models.
+// model returns the name that the sampler's weights have among the models.
 func (p *Sampler) model() string {
 	switch {
 	case p.Folder != "":

@@ -87,7 +87,7 @@ func (p *Prompt) check() error {
 	return nil
 }
 
-// Sample asks a sampler, by its id with a number, or by base or path alone.
+// Sample asks a sampler, by its id with a number, or only by base or path.
 func (s *Service) Sample(ctx context.Context, tenant, id string, given Numbered, base, path string, prompt Prompt) (*Future, error) {
 	from := &Sampler{Tenant: tenant, Base: base, Path: path}
 	var err error

@@ -52,7 +52,7 @@ type Pass struct {
 	EpsLow, EpsHigh float64 // of ppo and cispo
 }
 
-// Tokens counts those of a pass.
+// Tokens returns the number of tokens of a pass.
 func (p *Pass) Tokens() (count int64) {
 	for i := range p.Sequences {
 		count += int64(len(p.Sequences[i].Tokens))
@@ -73,7 +73,7 @@ type Update struct {
 // DefaultUpdate is what Tinker's SDK sends unless it is told otherwise.
 var DefaultUpdate = Update{LearningRate: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-12}
 
-// Adapters are those that a run trains.
+// Adapters are the settings of the adapters that a run trains.
 type Adapters struct {
 	Rank      int64 `json:"rank"`
 	Seed      int64 `json:"seed"`
@@ -94,7 +94,7 @@ type Trainer interface {
 	Pending() bool
 	// Lost says that an error took the values: nothing follows but Close.
 	Lost() bool
-	// SaveState writes adapters and the optimizer's state to a folder that is not there yet; LoadState reads both, or adapters alone.
+	// SaveState writes adapters and the optimizer's state to a folder that is not there yet; LoadState reads both, or only adapters.
 	SaveState(ctx context.Context, folder string) error
 	LoadState(ctx context.Context, folder string, optimizer bool) error
 	// SaveAdapters writes the adapters to a folder, as PublishSnapshot takes them.

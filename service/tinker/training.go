@@ -31,7 +31,7 @@ func (s *Service) Compute(ctx context.Context, tenant, id string, given Numbered
 	})
 }
 
-// Step is an optimizer step.
+// Step submits an optimizer step.
 func (s *Service) Step(ctx context.Context, tenant, id string, given Numbered, update Update, failure error) (*Future, error) {
 	return s.submit(ctx, tenant, id, given, failure, func(ctx context.Context, one *run) (any, error) {
 		made := &Stepped{}

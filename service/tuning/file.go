@@ -29,7 +29,7 @@ type FileQuery struct {
 	Purpose string // "": any
 }
 
-// Files keeps them. A tenant sees its own alone: those of others are NotFound.
+// Files keeps files. A tenant sees only its own: another's file is NotFound.
 type Files interface {
 	// Draft begins a file.
 	Draft() (Draft, error)
@@ -43,13 +43,13 @@ type Files interface {
 // Draft is a content that is being written, and no file yet. One goroutine at a time.
 type Draft interface {
 	io.Writer
-	// Hash is that of what was written so far.
+	// Hash returns the hash of the bytes written so far.
 	Hash() [32]byte
 	Bytes() int64
 	// Content reads what was written.
 	Content() (io.ReadCloser, error)
 	// Commit makes it a file: it is on the disk, whole, when this returns. Of the description ID, Bytes and Hash are set here.
 	Commit(ctx context.Context, description File, once Once) (File, error)
-	// Discard drops what is not committed.
+	// Discard drops a content that is not committed.
 	Discard()
 }

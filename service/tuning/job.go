@@ -16,7 +16,7 @@ const (
 	Cancelled  Status = "cancelled"
 )
 
-// Ended says that nothing follows.
+// Ended says whether the status is final.
 func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
 // Methods of training.
@@ -25,7 +25,7 @@ const (
 	Preference = "dpo"
 )
 
-// Hyperparameters are those that were asked for; 0 stands for auto.
+// Hyperparameters are the values that the request asks for; 0 stands for auto.
 type Hyperparameters struct {
 	Epochs     int64   `json:"epochs,omitempty"`
 	Batch      int64   `json:"batch,omitempty"`
@@ -33,7 +33,7 @@ type Hyperparameters struct {
 	Beta       float64 `json:"beta,omitempty"`
 }
 
-// Settings are what this service knows beyond OpenAI's request; 0 stands for the service's default.
+// Settings are the settings beyond OpenAI's request; 0 stands for the service's default.
 type Settings struct {
 	Rank    int64   `json:"rank,omitempty"` // of adapters
 	Alpha   float64 `json:"alpha,omitempty"`
@@ -42,7 +42,7 @@ type Settings struct {
 	Full    bool    `json:"full,omitempty"`    // all weights train, and the result is a model's file
 }
 
-// Order is what a job is made from.
+// Order is the request for a job.
 type Order struct {
 	Tenant          string            `json:"tenant"`
 	Model           string            `json:"model"`
@@ -112,7 +112,7 @@ type Event struct {
 	Step    int64  // of metrics
 }
 
-// Measures are those of a step; NaN where there is none.
+// Measures are the measurements of a step; NaN where there is none.
 type Measures struct {
 	Step          int64
 	Loss          float64
@@ -137,7 +137,7 @@ type JobQuery struct {
 	NullMetadata bool              // those without metadata
 }
 
-// Jobs makes trainings. A tenant sees its own alone.
+// Jobs makes trainings. A tenant sees only its own.
 type Jobs interface {
 	Create(ctx context.Context, order Order, once Once) (Job, error)
 	Jobs(ctx context.Context, tenant string, query JobQuery) (jobs []Job, more bool, err error)

@@ -25,7 +25,7 @@ type Once struct {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// NewID is the prefix and 24 random letters and digits.
+// NewID returns the prefix with 24 random letters and digits.
 func NewID(prefix string) string {
 	var id strings.Builder
 	id.WriteString(prefix)

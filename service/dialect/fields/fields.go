@@ -27,7 +27,7 @@
 //	}
 //	body.Pass("user", "metadata")                          // harmless ones: any value
 //	body.Refuse("audio", "answers are texts")              // named ones that are not served: unsupported_parameter
-//	body.Only("modalities", `["text"]`)                    // one that is served with these values alone
+//	body.Only("modalities", `["text"]`)                    // one that is served only with these values
 //	if err := body.Done(); err != nil {
 //		return nil, err
 //	}

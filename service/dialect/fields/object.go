@@ -90,7 +90,7 @@ func (o *Object) Refuse(name, why string) {
 	}
 }
 
-// Only is for a member that is served with these values alone, which are JSON.
+// Only is for a member that is served only with these values, which are JSON.
 func (o *Object) Only(name string, values ...string) {
 	found, ok := o.Value(name)
 	if !ok {

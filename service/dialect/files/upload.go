@@ -151,7 +151,7 @@ func broken(err error) error {
 	return invalid("", "invalid_multipart", "the body is no sound multipart/form-data: %v", err)
 }
 
-// cleanName is the user's name of the file for showing alone; on the disk it has another.
+// cleanName is the user's name of the file only for showing; on the disk it has another.
 func cleanName(given string) string {
 	name := strings.Map(func(each rune) rune {
 		if unicode.IsControl(each) || each == unicode.ReplacementChar {

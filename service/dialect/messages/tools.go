@@ -7,7 +7,7 @@ import (
 
 const mostTools = 4096
 
-// readTools takes tools of the client's that bring their schema. Others run at Anthropic, or are known to Claude models alone.
+// readTools takes tools of the client's that bring their schema. Others run at Anthropic, or are known only to Claude models.
 func (r *request) readTools(body *fields.Object) {
 	elements, _ := body.List("tools", 0, mostTools)
 	for _, element := range elements {

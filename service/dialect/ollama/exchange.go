@@ -98,7 +98,7 @@ func newExchange(call *dialect.Call, read func(*dialect.Call) (*request, error))
 
 func (x *exchange) Model() string { return x.model }
 
-// Requests has none where the model is to be loaded alone.
+// Requests has none where the model is only to be loaded.
 func (x *exchange) Requests(known inference.Info) ([]inference.Request, error) {
 	if x.load {
 		return nil, nil

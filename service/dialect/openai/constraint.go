@@ -6,11 +6,11 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// constraints reads what limits the form of texts: at most one of the members that say so.
+// constraints reads the members that constrain the form of texts, of which at most one may be given.
 type constraints struct {
 	body    *fields.Object
 	options inference.Options
-	first   string // the member that limits
+	first   string // path of the member that was given
 }
 
 func (c *constraints) set(object *fields.Object, member, option string, value any) {
@@ -51,7 +51,7 @@ func Constraints(body *fields.Object, options inference.Options) {
 	c.text(body, "grammar", "grammar")
 }
 
-// format is response_format. llama.cpp has the schema next to the type, also for json_object.
+// format reads response_format. llama.cpp has the schema next to the type, also for json_object.
 func (c *constraints) format(format *fields.Object) {
 	format.NeedText("type")
 	switch kind, _ := format.Choice("type", "text", "json_object", "json_schema"); kind {
@@ -80,7 +80,7 @@ func (c *constraints) format(format *fields.Object) {
 	format.Done()
 }
 
-// schema is an object or a boolean.
+// schema reads a JSON schema, which is an object or a boolean.
 func (c *constraints) schema(object *fields.Object, member string) {
 	value, ok := object.Value(member)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 //go:embed openapi.json
 var components []byte
 
-// Document is a dialect's OpenAPI document, which refers to the components that are described here.
+// Document returns a dialect's OpenAPI document with the components of this package merged in, to which it refers.
 func Document(own []byte) json.RawMessage {
 	whole, err := dialect.MergeDocuments("", "", components, own)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	Ping = ": ping\n\n"
 )
 
-// Event is one of a stream.
+// Event returns a server-sent event with the JSON of a value.
 func Event(value any) []byte { return event(wire.JSON(value)) }
 
 func event(data []byte) []byte {
@@ -21,7 +21,7 @@ func event(data []byte) []byte {
 	return append(framed, "\n\n"...)
 }
 
-// ContentType is that of a reply.
+// ContentType returns the content type of a reply.
 func ContentType(streamed bool) string {
 	if streamed {
 		return EventStream

@@ -31,7 +31,7 @@ var errorTypes = map[inference.Kind]struct{ name, code string }{
 	inference.Overloaded:      {"server_error", "overloaded"},
 }
 
-// Errors is the form {"error": {"message", "type", "param", "code"}}, all four always.
+// Errors returns an error's status and its body {"error": {"message", "type", "param", "code"}}, always with all four members.
 func Errors(failure *inference.Error) (status int, body []byte) {
 	kind := errorTypes[failure.Kind]
 	if kind.name == "" {
@@ -54,7 +54,7 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// Broken ends a stream after an error in its middle.
+// Broken returns the end of a stream after an error in its middle: an event with the error, and Done.
 func Broken(failure *inference.Error) []byte {
 	_, body := Errors(failure)
 	return append(event(body), Done...)

@@ -2,8 +2,8 @@ package openai
 
 import "tessera.dev/service/inference"
 
-// FinishReason is that of chat and completions. "tool_calls" is said of texts with calls alone, since clients wait for calls
-// otherwise; a text that was cut has "length", also where it was cancelled.
+// FinishReason returns the finish_reason of chat and completions: "length" for a text that was cut or cancelled, else "tool_calls"
+// if it has calls, else "stop". A text without calls never has "tool_calls", at which clients wait for calls.
 func FinishReason(finish inference.Finish, calls int) string {
 	switch {
 	case finish == inference.Length || finish == inference.Cancelled:

@@ -8,7 +8,7 @@ import (
 	"tessera.dev/service/dialect/wire"
 )
 
-// Message is one of a conversation, as the engine takes it.
+// Message is a message of a conversation, in the engine's form.
 type Message struct {
 	Role      string `json:"role"`
 	Content   string `json:"content"`
@@ -25,13 +25,14 @@ type Call struct {
 	Function Function `json:"function"`
 }
 
-// Function is what is called. Arguments are an object, or the text that was none.
+// Function is a called function. Arguments is an object, or a JSON string where the arguments' text is not an object.
 type Function struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Arguments are those of a call from their text: templates take objects.
+// Arguments returns a call's arguments, given as a text, as an object, since templates take objects; a text that is not an object
+// becomes a JSON string.
 func Arguments(text string) json.RawMessage {
 	if strings.TrimSpace(text) == "" {
 		return json.RawMessage("{}")
@@ -42,7 +43,7 @@ func Arguments(text string) json.RawMessage {
 	return wire.JSON(text)
 }
 
-// mostMessages and mostParts bound lists within a body, whose bytes are bounded too.
+// mostMessages, mostParts and mostCalls bound lists within a body, whose bytes are bounded too.
 const (
 	mostMessages = 1 << 16
 	mostParts    = 1 << 16
@@ -96,7 +97,7 @@ func readMessage(item *fields.Object) Message {
 	return message
 }
 
-// readAnswer reads what the assistant alone has. Clients write reasoning under three names.
+// readAnswer reads the members that only the assistant's messages have. Clients write reasoning under three names.
 func readAnswer(item *fields.Object, message *Message) {
 	for _, name := range []string{"reasoning", "thinking", "reasoning_content"} {
 		if text, ok := item.Text(name); ok && text != "" {
@@ -122,7 +123,7 @@ func readAnswer(item *fields.Object, message *Message) {
 	}
 }
 
-// readArguments takes the text that OpenAI has, and objects, which others have.
+// readArguments reads a call's arguments, which are a text in OpenAI's form and an object in others'.
 func readArguments(function *fields.Object) json.RawMessage {
 	function.Pass("parsed_arguments", "parsed")
 	value, ok := function.Value("arguments")
@@ -141,7 +142,7 @@ var refusedParts = map[string]string{
 	"video_url": "videos", "file": "files", "input_file": "files",
 }
 
-// Content is a text, or a list of parts, whose texts become one with line breaks between them.
+// Content returns the text of a message's content: a text, or a list of parts, whose texts are joined with line breaks.
 func Content(value fields.Value) string {
 	if value.Kind() == fields.Text {
 		return value.Text()
@@ -174,8 +175,8 @@ func Content(value fields.Value) string {
 	return strings.Join(texts, "\n")
 }
 
-// Conversation is the JSON of messages for a template. Templates that do not know the role developer get it as system, in one
-// message with those of the system before it.
+// Conversation returns messages as JSON for a template. A template that does not know the role developer gets its messages as
+// those of the system, each joined to the system's message right before it.
 func Conversation(messages []Message, template string) json.RawMessage {
 	if strings.Contains(template, "developer") {
 		return wire.JSON(messages)

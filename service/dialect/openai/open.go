@@ -8,7 +8,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Context ends when done is closed, or by cancel.
+// Context returns a context that ends when done is closed, or by cancel.
 func Context(done <-chan struct{}) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cancel = context.WithCancel(context.Background())
 	go func() {
@@ -21,7 +21,7 @@ func Context(done <-chan struct{}) (ctx context.Context, cancel context.CancelFu
 	return ctx, cancel
 }
 
-// CountTokens counts those of a conversation by its model's template.
+// CountTokens returns the number of tokens of a conversation that its model's template renders.
 func CountTokens(models inference.Models, name string, messages json.RawMessage, rendering inference.Options, done <-chan struct{}) (int, error) {
 	ctx, end := Context(done)
 	defer end()
@@ -34,7 +34,7 @@ func CountTokens(models inference.Models, name string, messages json.RawMessage,
 	return len(tokens), err
 }
 
-// Open opens a model. Without a name it is the only one, where that is so.
+// Open opens a model. Without a name it opens the only model of the service; if there is not exactly one, that is an error.
 func Open(ctx context.Context, models inference.Models, name string) (inference.Model, error) {
 	if name == "" {
 		list := models.List()

@@ -12,7 +12,7 @@ import (
 // LeastLogarithm stands for log probabilities that JSON has no number for: those of probability 0.
 const LeastLogarithm = -9999.0
 
-// Logarithm is a log probability as JSON has it.
+// Logarithm returns a log probability as a JSON number: LeastLogarithm if it is NaN or less than that.
 func Logarithm(value float64) float64 {
 	if math.IsNaN(value) || value < LeastLogarithm {
 		return LeastLogarithm
@@ -20,7 +20,7 @@ func Logarithm(value float64) float64 {
 	return value
 }
 
-// TokenText is a token's text; of bytes that are no whole characters "bytes:" and their hexadecimal escapes.
+// TokenText returns a token's text; for bytes that are not whole characters, "bytes:" and their hexadecimal escapes.
 func TokenText(token []byte) string {
 	if utf8.Valid(token) {
 		return string(token)
@@ -33,14 +33,14 @@ func TokenText(token []byte) string {
 	return text.String()
 }
 
-// Probability is that of a token in a chat.
+// Probability is a token with its log probability, in the form of chat and responses.
 type Probability struct {
 	Token     string  `json:"token"`
 	Logarithm float64 `json:"logprob"`
 	Bytes     []int   `json:"bytes"`
 }
 
-// PlaceProbability is that of the token at a place, with the likeliest there.
+// PlaceProbability is the log probability of the token at a place of a text, with the likeliest tokens there.
 type PlaceProbability struct {
 	Probability
 	Likeliest []Probability `json:"top_logprobs"`
@@ -54,7 +54,7 @@ func probability(token inference.TokenProbability) Probability {
 	return made
 }
 
-// Probabilities is the form of chat and responses. It is never nil.
+// Probabilities returns log probabilities in the form of chat and responses. The slice is never nil.
 func Probabilities(tokens []inference.TokenProbability) []PlaceProbability {
 	places := make([]PlaceProbability, 0, len(tokens))
 	for _, token := range tokens {

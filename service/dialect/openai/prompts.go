@@ -25,7 +25,7 @@ func Prompts(body *fields.Object, member string, mostTexts int) []inference.Text
 // mostIDs bounds a list of token ids, before the context does.
 const mostIDs = 1 << 24
 
-// promptList is of the type of its first element.
+// promptList reads a list whose elements all have the type of the first.
 func promptList(value fields.Value, mostTexts int) (texts []inference.Text) {
 	first, ok := value.First()
 	if !ok {

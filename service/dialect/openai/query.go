@@ -9,26 +9,26 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Query reads the members of a URL's query as strictly as a body's: the first error stays, and Done gives it.
+// Query reads URL query parameters as strictly as body fields are read; the first error is kept and returned by Done.
 type Query struct {
 	values map[string][]string
 	read   map[string]bool
 	err    *inference.Error
 }
 
-// NewQuery reads these. api-version, which Azure's clients send, changes nothing.
+// NewQuery returns a Query over the parsed parameters `values`. api-version, which Azure's clients send, changes nothing.
 func NewQuery(values map[string][]string) *Query {
 	return &Query{values: values, read: map[string]bool{"api-version": true}}
 }
 
-// Fail leaves an error of a member.
+// Fail records an error for the parameter `name`, unless one is recorded already.
 func (q *Query) Fail(name, code, format string, arguments ...any) {
 	if q.err == nil {
 		q.err = fields.Invalid(name, code, format, arguments...)
 	}
 }
 
-// Text is a member; "" where it is absent.
+// Text returns the value of a parameter, "" if it is absent. A parameter that is given twice is an error.
 func (q *Query) Text(name string) string {
 	q.read[name] = true
 	given := q.values[name]
@@ -41,7 +41,7 @@ func (q *Query) Text(name string) string {
 	return given[0]
 }
 
-// Integer is within a range.
+// Integer returns a parameter as an integer in [least, most], `otherwise` if it is absent. One outside the range is an error.
 func (q *Query) Integer(name string, otherwise, least, most int) int {
 	text := q.Text(name)
 	if text == "" {
@@ -59,7 +59,7 @@ func (q *Query) Integer(name string, otherwise, least, most int) int {
 	return value
 }
 
-// Choice is one of some words; the first where it is absent.
+// Choice returns a parameter that must be one of `words`, the first of them if it is absent.
 func (q *Query) Choice(name string, words ...string) string {
 	text := q.Text(name)
 	for _, word := range words {
@@ -73,7 +73,7 @@ func (q *Query) Choice(name string, words ...string) string {
 	return words[0]
 }
 
-// Map is the members NAME[KEY]=VALUE by their keys.
+// Map returns the values of the parameters NAME[KEY]=VALUE by KEY.
 func (q *Query) Map(name string) map[string]string {
 	found := map[string]string{}
 	for each := range q.values {
@@ -84,7 +84,7 @@ func (q *Query) Map(name string) map[string]string {
 	return found
 }
 
-// Done refuses members that nothing asked for, and gives the first error.
+// Done records an error if there are parameters that were not read, and returns the first error.
 func (q *Query) Done() error {
 	var rest []string
 	for name := range q.values {

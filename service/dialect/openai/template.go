@@ -8,7 +8,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Template reads the variables of the chat template, and how the text of the conversation ends.
+// Template reads the variables and documents of the chat template, and whether the last message is continued, into options.
 func Template(body *fields.Object, options inference.Options) {
 	var set variables.Variables
 	if effort, ok := body.Choice("reasoning_effort", variables.Efforts...); ok {

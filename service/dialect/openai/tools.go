@@ -8,13 +8,13 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Tool is one that models may call, as templates take it.
+// Tool describes a tool that models may call, in the form that templates take.
 type Tool struct {
 	Type     string       `json:"type"`
 	Function ToolFunction `json:"function"`
 }
 
-// ToolFunction describes it; Parameters are a JSON schema.
+// ToolFunction describes the function of a tool; Parameters is a JSON schema.
 type ToolFunction struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -58,7 +58,7 @@ func readTool(item *fields.Object) Tool {
 	return tool
 }
 
-// readChoice also leaves out the tools that allowed_tools does not name.
+// readChoice reads tool_choice, and returns the tools without those that allowed_tools does not name.
 func readChoice(body *fields.Object, tools []Tool) (choice, name string, left []Tool) {
 	value, ok := body.Value("tool_choice")
 	if !ok {
@@ -86,7 +86,7 @@ func readChoice(body *fields.Object, tools []Tool) (choice, name string, left []
 	return choice, name, tools
 }
 
-// readName reads {"function": {"name"}} of a tool that is there.
+// readName reads {"function": {"name"}}, which must name one of the tools.
 func readName(object *fields.Object, tools []Tool) string {
 	function := object.NeedObject("function")
 	name := function.NeedText("name")

@@ -5,7 +5,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Usage counts tokens, in the form of chat and completions.
+// Usage is the usage object of chat and completions, which counts tokens.
 type Usage struct {
 	Prompt            int64              `json:"prompt_tokens"`
 	Completion        int64              `json:"completion_tokens"`
@@ -14,27 +14,27 @@ type Usage struct {
 	CompletionDetails *CompletionDetails `json:"completion_tokens_details,omitempty"`
 }
 
-// PromptDetails are those of the prompt's tokens.
+// PromptDetails counts the prompt's tokens that were cached.
 type PromptDetails struct {
 	Cached int64 `json:"cached_tokens"`
 }
 
-// CompletionDetails are those of the generated tokens.
+// CompletionDetails counts the generated tokens of the reasoning.
 type CompletionDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// Add counts the tokens of an event; what they are of is known at the end alone.
+// Add adds the tokens of an event to the counts; the details are known only at the end.
 func (u *Usage) Add(event inference.Event) {
 	u.Completion += int64(len(event.Tokens))
 	u.Total += int64(len(event.Tokens))
 }
 
-// Streaming is how a reply of chat and completions comes.
+// Streaming has the settings `stream` and `stream_options` of a request for chat or completions.
 type Streaming struct {
 	Streamed    bool // as chunks
-	TellsUsage  bool // at the end of a stream; replies in one piece always tell it
-	CountsUsage bool // in each chunk, as far as it is
+	TellsUsage  bool // the usage comes at the end of a stream; replies in one piece always have it
+	CountsUsage bool // each chunk has the usage so far
 }
 
 // ReadStreaming reads stream and stream_options.
@@ -50,7 +50,7 @@ func ReadStreaming(body *fields.Object) (s Streaming) {
 	return s
 }
 
-// SumUsage is that of all requests.
+// SumUsage returns the sum of the usage of several requests.
 func SumUsage(usage []inference.Usage) Usage {
 	var sum inference.Usage
 	for _, each := range usage {

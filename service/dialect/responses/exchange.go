@@ -9,7 +9,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// part is the kind of item that is in progress.
+// part is the kind of the item in progress.
 type part int
 
 const (
@@ -24,7 +24,7 @@ type exchange struct {
 	tenant   string
 	response object
 	sequence int
-	out      []byte // events that Begin, Piece or End gives
+	out      []byte // events that Begin, Piece or End returns next
 	open     part
 	id       string // of the item in progress
 	text     strings.Builder
@@ -85,7 +85,7 @@ func (x *exchange) take() []byte {
 	return out
 }
 
-// index is that of the item in progress; its only part is number 0.
+// index returns the output index of the item in progress, whose only part has the index 0.
 func (x *exchange) index() *int {
 	index := len(x.response.Output)
 	return &index
@@ -142,7 +142,7 @@ func (x *exchange) End(used []inference.Usage) []byte {
 	return append(x.take(), x.last()...)
 }
 
-// last is the end of the stream as Open Responses has it.
+// last returns the end of a stream by Open Responses; nil if the response is not streamed.
 func (x *exchange) last() []byte {
 	if !x.streamed {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"tessera.dev/service/dialect/wire"
 )
 
-// textField is the form of texts as the response shows it.
+// textField is the member `text` of the response object.
 type textField struct {
 	Format    any    `json:"format"`
 	Verbosity string `json:"verbosity,omitempty"`
@@ -68,13 +68,13 @@ func orEmpty(raw []byte) []byte {
 	return raw
 }
 
-// reasoningField is the setting of reasoning as the response shows it.
+// reasoningField is the member `reasoning` of the response object.
 type reasoningField struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
 }
 
-// readReasoning reads the effort, and whether reasoning is given as a summary (which is the whole) or as content.
+// readReasoning reads the effort, and whether the reply has the reasoning as a summary (all of it) or as content.
 func (r *request) readReasoning(body *fields.Object) {
 	reasoning, ok := body.Object("reasoning")
 	if !ok {

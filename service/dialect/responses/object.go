@@ -10,7 +10,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// object is a response. Open Responses wants every member, null or not.
+// object is the response object. Open Responses wants every member, null or not.
 type object struct {
 	ID                string          `json:"id"`
 	Object            string          `json:"object"`
@@ -71,7 +71,7 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// newObject has what OpenAI has where a request says nothing.
+// newObject returns a response object with OpenAI's defaults of the members that a request may set.
 func newObject(call *dialect.Call) object {
 	return object{
 		ID: "resp_" + call.ID, Object: "response", CreatedAt: call.Now.Unix(), Status: "in_progress", Output: []any{},
@@ -80,7 +80,7 @@ func newObject(call *dialect.Call) object {
 	}
 }
 
-// complete takes the usage. The response is complete when its queue, prompt and text have taken their time.
+// complete sets the usage, and the time of completion: that of creation and the seconds of queue, prompt and text.
 func (o *object) complete(used []inference.Usage) {
 	var sum usage
 	seconds := 0.0
@@ -135,7 +135,7 @@ type textPart struct {
 	Text string `json:"text"`
 }
 
-// itemID is unique in the response, and names the kind as OpenAI's do.
+// itemID returns an id for the next item, unique in the response; its prefix names the item's kind, as in OpenAI's ids.
 func (o *object) itemID(prefix string) string {
 	return fmt.Sprintf("%s_%s%02d", prefix, o.ID[len("resp_"):], len(o.Output))
 }

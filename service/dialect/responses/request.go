@@ -10,7 +10,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// request is what a body asks for.
+// request is a decoded body.
 type request struct {
 	model     string
 	streamed  bool
@@ -22,11 +22,11 @@ type request struct {
 	mostCalls int64  // of one response; negative for any number
 	variables variables.Variables
 	logprobs  bool
-	encrypted bool // reasoning is given in encrypted_content too
-	echo      object
+	encrypted bool   // reasoning is given in encrypted_content too
+	echo      object // the response object, with the request's members repeated in it
 }
 
-// read decodes a body. counting is that of input_tokens, which has no members of sampling.
+// read decodes a body. counting is set for the input_tokens endpoint, whose body has no sampling members.
 func read(call *dialect.Call, counting bool) (*request, error) {
 	body, err := fields.Body(call.Body)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *request) readSampling(body *fields.Object) {
 	}
 }
 
-// included are the parts of a response that can be asked for. Those of tools that run at OpenAI never occur.
+// included are the values of `include`. The parts of tools that run at OpenAI never occur in a response here.
 var included = []string{"message.output_text.logprobs", "reasoning.encrypted_content", "file_search_call.results",
 	"web_search_call.results", "web_search_call.action.sources", "message.input_image.image_url",
 	"computer_call_output.output.image_url", "code_interpreter_call.outputs"}
@@ -120,7 +120,7 @@ func (r *request) readInclude(body *fields.Object) []string {
 	return texts
 }
 
-// readEcho reads members that come back with the response and change nothing else.
+// readEcho reads members that the response repeats, and members that change nothing.
 func (r *request) readEcho(body *fields.Object) {
 	if metadata, ok := body.Object("metadata"); ok {
 		for _, name := range metadata.Names() {
@@ -135,12 +135,12 @@ func (r *request) readEcho(body *fields.Object) {
 	if text, ok := body.Text("prompt_cache_key"); ok {
 		r.echo.PromptCacheKey = &text
 	}
-	body.Flag("store") // never
+	body.Flag("store") // accepted and ignored: responses are never stored
 	openai.Pass(body)
 	body.Pass("background_options", "context_management", "access_programs", "image")
 }
 
-// rendering are the options of a template.
+// rendering returns the options for the chat template.
 func (r *request) rendering() inference.Options {
 	options := inference.Options{}
 	if len(r.tools) > 0 {
@@ -152,7 +152,7 @@ func (r *request) rendering() inference.Options {
 	return options
 }
 
-// engine is the request of the engine.
+// engine converts r to the engine's request.
 func (r *request) engine(tenant string) inference.Request {
 	options := r.rendering()
 	for name, value := range r.options {

@@ -14,7 +14,7 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// New is the dialect.
+// New returns the dialect.
 func New() dialect.Dialect {
 	plain := func(method, path string, reply func(*dialect.Call, inference.Models, <-chan struct{}) (any, error)) dialect.Plain {
 		return dialect.Plain{Method: method, Path: path, Reply: reply, Errors: openai.Errors}
@@ -35,7 +35,7 @@ func New() dialect.Dialect {
 
 const notStored = "responses are not stored here; send the whole conversation as 'input'"
 
-// unknown answers as a path that does not exist, with the reason.
+// unknown returns a reply that fails as a path that does not exist, with the reason.
 func unknown(why string) func(*dialect.Call, inference.Models, <-chan struct{}) (any, error) {
 	return func(call *dialect.Call, _ inference.Models, _ <-chan struct{}) (any, error) {
 		return nil, &inference.Error{Kind: inference.NotFound, Code: "not_found", Message: call.Path + ": " + why}
@@ -51,7 +51,7 @@ func upgrade(call *dialect.Call, _ inference.Models, _ <-chan struct{}) (any, er
 	return nil, &inference.Error{Kind: inference.NotFound, Code: "not_found", Message: "responses are not listed here: POST /v1/responses makes one"}
 }
 
-// countTokens is /v1/responses/input_tokens.
+// countTokens answers /v1/responses/input_tokens.
 func countTokens(call *dialect.Call, models inference.Models, done <-chan struct{}) (any, error) {
 	asked, err := read(call, true)
 	if err != nil {

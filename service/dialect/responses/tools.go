@@ -10,7 +10,7 @@ import (
 
 const mostTools = 4096
 
-// functionTool is a tool as the response shows it.
+// functionTool is a tool in the response object.
 type functionTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -19,8 +19,8 @@ type functionTool struct {
 	Strict      *bool           `json:"strict"`
 }
 
-// readTools takes functions. Tools of other types (web_search, namespace, image_generation, custom, ...) are left out rather than
-// refused: Codex sends them always, and works without.
+// readTools reads the tools that are functions. Tools of other types (web_search, namespace, image_generation, custom, ...) are left
+// out rather than refused: Codex always sends them, and works without them.
 func (r *request) readTools(body *fields.Object) {
 	elements, _ := body.List("tools", 0, mostTools)
 	for _, element := range elements {
@@ -106,7 +106,7 @@ func (r *request) readNamedChoice(choice *fields.Object) {
 	choice.Rest()
 }
 
-// allow leaves those functions that are named.
+// allow drops the functions that `elements` does not name.
 func (r *request) allow(elements []fields.Value, choice *fields.Object) {
 	allowed := map[string]bool{}
 	for _, element := range elements {

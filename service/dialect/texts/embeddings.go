@@ -13,7 +13,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// mostInputs is the limit of texts of a request; mostWidth that of dimensions.
+// mostInputs is the limit of texts of a request; mostWidth is the limit of `dimensions`.
 const (
 	mostInputs = 2048
 	mostWidth  = 1 << 20
@@ -110,7 +110,7 @@ func littleEndian(vector []float32) []byte {
 	return bytes
 }
 
-// notFinite is the first place of an infinity or NaN; -1 for none.
+// notFinite returns the first index of an infinity or NaN; -1 for none.
 func notFinite(vector []float32) int {
 	for i, value := range vector {
 		if math.IsNaN(float64(value)) || math.IsInf(float64(value), 0) {

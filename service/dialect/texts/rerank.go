@@ -33,7 +33,7 @@ type ranking struct {
 	Meta    meta     `json:"meta"`
 }
 
-// meta is what Cohere's clients read.
+// meta is the member that Cohere's clients read.
 type meta struct {
 	Version version `json:"api_version"`
 	Tokens  tokens  `json:"tokens"`
@@ -52,12 +52,12 @@ func readRerank(call *dialect.Call, body *fields.Object) (string, task) {
 	name := body.NeedText("model")
 	query := body.NeedText("query")
 	documents := readDocuments(body)
-	first := int64(len(documents))
-	if value, ok := body.Integer("top_n", 1, math.MaxInt32); ok && value < first {
-		first = value
+	topN := int64(len(documents))
+	if value, ok := body.Integer("top_n", 1, math.MaxInt32); ok && value < topN {
+		topN = value
 	}
-	told, ok := body.Flag("return_documents")
-	told = told || !ok
+	withDocuments, ok := body.Flag("return_documents")
+	withDocuments = withDocuments || !ok
 	body.Refuse("rank_fields", "documents are texts")
 	body.Refuse("max_tokens_per_doc", "documents are not cut")
 	body.Refuse("max_chunks_per_doc", "documents are not cut")
@@ -69,8 +69,8 @@ func readRerank(call *dialect.Call, body *fields.Object) (string, task) {
 		if err != nil {
 			return nil, err
 		}
-		made := ranking{"rerank-" + call.ID, "list", name, rank(scores, int(first)), usage{count, count}, meta{version{"2"}, tokens{count, 0}}}
-		if told {
+		made := ranking{"rerank-" + call.ID, "list", name, rank(scores, int(topN)), usage{count, count}, meta{version{"2"}, tokens{count, 0}}}
+		if withDocuments {
 			for i := range made.Results {
 				made.Results[i].Document = &documentText{documents[made.Results[i].Index]}
 			}
@@ -79,7 +79,7 @@ func readRerank(call *dialect.Call, body *fields.Object) (string, task) {
 	}
 }
 
-// readDocuments takes texts and objects with a text.
+// readDocuments reads a list of texts, and of objects with a text.
 func readDocuments(body *fields.Object) (documents []string) {
 	for _, value := range body.NeedList("documents", 1, mostDocuments) {
 		text := ""
@@ -95,15 +95,15 @@ func readDocuments(body *fields.Object) (documents []string) {
 	return documents
 }
 
-// rank gives the first ones, the best first, equal ones in their order.
-func rank(scores []float64, first int) []ranked {
+// rank returns the `topN` highest scores in descending order; ties keep their input order.
+func rank(scores []float64, topN int) []ranked {
 	results := make([]ranked, len(scores))
 	for i, score := range scores {
 		results[i] = ranked{Index: i, Score: score}
 	}
 	sort.SliceStable(results, func(a, b int) bool { return results[a].Score > results[b].Score })
-	if first < len(results) {
-		results = results[:first]
+	if topN < len(results) {
+		results = results[:topN]
 	}
 	return results
 }

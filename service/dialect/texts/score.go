@@ -26,7 +26,7 @@ type scores struct {
 	Usage   usage   `json:"usage"`
 }
 
-// scoreNames are those of the two sides, vLLM's of either time.
+// scoreNames are the names of the two sides in the versions of vLLM.
 var scoreNames = [][2]string{{"text_1", "text_2"}, {"queries", "documents"}, {"data_1", "data_2"}}
 
 // readScore scores pairs: of one text with each of the other side, or of two lists of one length.
@@ -117,7 +117,7 @@ func cosines(ctx context.Context, model inference.Model, queries, documents []st
 	return found, tokens, nil
 }
 
-// cosine is 0 of a vector of zeros.
+// cosine returns the cosine of two vectors; 0 if one is all zeros.
 func cosine(a, b []float32) float64 {
 	var product, left, right float64
 	for i := range a {

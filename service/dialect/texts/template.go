@@ -9,7 +9,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// conversation is one of which the text or the tokens are asked for.
+// conversation is a conversation to render as a text or as tokens, with the options of rendering.
 type conversation struct {
 	messages []openai.Message
 	options  inference.Options
@@ -37,7 +37,7 @@ func (c conversation) render(model inference.Model) (text string, tokens []int32
 	return model.Render(openai.Conversation(c.messages, model.Info().Template), c.options)
 }
 
-// readTemplate is llama.cpp's /apply-template: the text of a conversation.
+// readTemplate reads a request of llama.cpp's /apply-template, which returns the text of a conversation.
 func readTemplate(_ *dialect.Call, body *fields.Object) (string, task) {
 	name := optionalModel(body)
 	made := readConversation(body)
@@ -50,7 +50,7 @@ func readTemplate(_ *dialect.Call, body *fields.Object) (string, task) {
 	}
 }
 
-// readChat is vLLM's /tokenize of a conversation.
+// readChat reads a request of vLLM's /tokenize with a conversation.
 func readChat(body *fields.Object) task {
 	made := readConversation(body)
 	texts, _ := body.Flag("return_token_strs")

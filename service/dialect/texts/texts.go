@@ -17,10 +17,10 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// task is what a request asks of its model.
+// task computes a request's reply with its model.
 type task func(ctx context.Context, model inference.Model) (reply any, err error)
 
-// paths are those of the dialect. Each reader gives the name of a model, perhaps none, and what is asked of it.
+// paths are the dialect's paths. Each reader returns the name of a model, perhaps "", and the task for it.
 var paths = []struct {
 	path string
 	read func(call *dialect.Call, body *fields.Object) (model string, ask task)
@@ -36,7 +36,7 @@ var paths = []struct {
 	{"/apply-template", readTemplate},
 }
 
-// New is the dialect.
+// New returns the dialect.
 func New() dialect.Dialect {
 	made := dialect.Dialect{Document: openai.Document(document)}
 	for _, each := range paths {
@@ -72,13 +72,13 @@ func run(name string, ask task, models inference.Models, done <-chan struct{}) (
 	return json.RawMessage(wire.JSON(reply)), nil
 }
 
-// optionalModel is absent in requests of llama.cpp's clients, whose server has one model.
+// optionalModel returns the model's name; "" in requests of llama.cpp's clients, whose server has one model.
 func optionalModel(body *fields.Object) string {
 	name, _ := body.Text("model")
 	return name
 }
 
-// usage is that of requests that generate nothing.
+// usage counts the tokens of a request that generates nothing.
 type usage struct {
 	Prompt int64 `json:"prompt_tokens"`
 	Total  int64 `json:"total_tokens"`

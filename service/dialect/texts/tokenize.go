@@ -10,7 +10,7 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// tokenization is vLLM's reply. llama.cpp's has tokens alone, which may have their pieces.
+// tokenization is vLLM's reply. llama.cpp's has only the tokens, which may have their pieces.
 type tokenization struct {
 	Count   int      `json:"count"`
 	Context *int64   `json:"max_model_len"`
@@ -18,7 +18,7 @@ type tokenization struct {
 	Texts   []string `json:"token_strs"`
 }
 
-// tokenPiece is llama.cpp's: a text, or bytes that are none.
+// tokenPiece is a token in llama.cpp's reply. Piece is a text, or the list of its bytes where they are not UTF-8.
 type tokenPiece struct {
 	ID    int32 `json:"id"`
 	Piece any   `json:"piece"`

@@ -32,7 +32,7 @@ func (v *Variables) Think(effort string) {
 	}
 }
 
-// Grade sets the effort alone. Templates that grade it (gpt-oss, ...) know low, medium and high, as reasoning_effort.
+// Grade sets only the effort. Templates that grade it (gpt-oss, ...) know low, medium and high, as reasoning_effort.
 func (v *Variables) Grade(effort string) {
 	switch effort {
 	case "minimal":

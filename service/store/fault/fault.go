@@ -13,5 +13,5 @@ func Point(name string) error {
 	return nil
 }
 
-// Set is for tests alone: at is asked at every point, and its error is that of the write.
+// Set is only for tests: at is called at every point, and its error becomes the error of the write.
 func Set(at func(point string) error) { hook.Store(at) }
