@@ -31,7 +31,7 @@ const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_
                                      int64_t{4} << 20, int64_t{16} << 20};
 
 // Together the probes contain every op of a training step, each at sizes far apart.
-// Models and optimizers are given as strings, since a probe is configured as a user would.
+// By name: a probe is configured as a user would, with strings for model and optimizer.
 constexpr StepProbe kSteps[] = {
     {"gpt2:L=1,C=64,H=2,V=256,T=64", "adamw", 2, 32},
     {"gpt2:L=1,C=64,H=2,V=256,T=128", "adamw", 8, 128},
@@ -50,7 +50,7 @@ std::set<std::string> ops_priced_by_shape() {
   return ops;
 }
 
-// The step whose switches between streams are measured.
+// The step whose switches between streams are measured. By name: as above.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
 // The model of the oversubscription measurement, as wide as the models that virtual devices are used for.
@@ -351,6 +351,7 @@ Status Calibration::measure_oversubscription(double budget) {
     oversubscribed_runs_ = {{cores, format("dp={}", cores)},
                             {2 * cores, format("dp={}", 2 * cores)},
                             {2 * cores, format("pp={}:1f1b", 2 * cores)}};
+    // By name: as above.
     for (RankLoad& it : oversubscribed_runs_) {
       TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
       TSR_ASSIGN_OR_RETURN(it.made, step_on_all({model, "adamw", batch, 64, it.parallel},
