@@ -230,7 +230,7 @@ TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* k
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 /* A hint for an unknown word, as the end of an error message: for misspellings "did you mean --lr?", for words of other
  * projects (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, ...) "instead: `tessera chat MODEL`". `known`: the valid words,
- * separated by spaces; hints spell options as they do ("lr", "--lr"). kind: "option", or "command" of the program tessera.
+ * separated by spaces; hints spell options as `known` does ("lr", "--lr"). kind: "option", or "command" of the program tessera.
  * The text is empty if there is no hint.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_word_hint(const char* kind, const char* word, const char* known, tsr_text** out_text);
@@ -296,7 +296,7 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
                                          size_t capacity, size_t* out_size);
 
 /* Passes each log record to a function of the caller, in addition to the queue; NULL ends that. `text` is NUL-terminated and
- * valid during the call. The thread of the record calls it, one at a time, and it must return soon; it may
+ * valid during the call. The logging thread calls it, one call at a time, and it must return soon; it may
  * not call this function for the same runtime (TSR_BUSY), nor wait for another thread that uses the runtime.
  * Once this returns the previous function is no longer called. release may be NULL; else release(context) is called when `log` is
  * replaced, when the runtime and all its handles are freed, and when this call fails. May be called from any thread.
@@ -601,8 +601,8 @@ TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* 256 tokens, one a byte. Codes: none. */
 TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
-/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too), of a Hugging Face folder, or of a file
- * in one that ends in .json and stands for its tokenizer.json. Of a folder tokenizer.json is read, else tokenizer.model,
+/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too), of a Hugging Face folder, or of a .json file
+ * in one, used as its tokenizer.json. Of a folder tokenizer.json is read, else tokenizer.model,
  * vocab.json with merges.txt, or vocab.txt; and tokenizer_config.json, generation_config.json and config.json if they
  * exist. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the unknown part.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_INVALID_ARGUMENT. */
@@ -668,10 +668,10 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * (SIGBUS). */
 
 /* From a file: .tsr, GGUF or safetensors, recognised by its first bytes, or from a Hugging Face folder (config.json and
- * model.safetensors, or the shards that model.safetensors.index.json names), which any of its safetensors files stands
- * for. Keys that config.json leaves out are those of its model_type's class; a key whose value requests an absent feature
+ * model.safetensors, or the shards that model.safetensors.index.json names), or any safetensors file
+ * in it. Keys that config.json leaves out have the defaults of its model_type's class; a key whose value requests an absent feature
  * is TSR_UNSUPPORTED by its name. A GGUF file must hold all tensors of its model (of one
- * that holds a vocabulary alone, use tsr_tokenizer_load), and compute the same as the family:
+ * that holds only a vocabulary, use tsr_tokenizer_load), and match the family's architecture:
  * the message names the first key or tensor that differs. Of a model in several GGUF files
  * (PREFIX-00001-of-00003.gguf, as llama.cpp's gguf-split names them) give any one: the others are opened from its
  * folder. A folder of PEFT's adapters opens as its base with them: the base is the one that adapter_config.json names
@@ -683,7 +683,7 @@ TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
 /* The same as long work. Unpacking, decoding and checking take long: values stored in the model's own form
  * stay in the file. The first step reads the file's tables, the last makes the model; they take as long as tsr_model_load of
- * an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
+ * an uncompressed file. runtime: its tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   verify   i64   1: every checksum of a .tsr file is checked; for other files TSR_UNSUPPORTED (default 0)
  * begin fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does.
@@ -729,12 +729,12 @@ TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* op
 TSR_API tsr_status* tsr_model_new_from_graph(const tsr_graph* graph, const tsr_options* options,
                                              tsr_model** out_model);
 
-/* A model with low-rank adapters: next to the product of a weight W, frozen from here on, one of two small
- * matrices that are trained, y = x W + alpha/rank * (x A) B. They are parameters like others
+/* A model with low-rank adapters: beside the product with a weight W, now frozen, one with two small
+ * trained matrices, y = x W + alpha/rank * (x A) B. They are parameters like others
  * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin without effect: the new model
  * computes the same as `model`, whose values it shares.
  * Options
- *   rank          i64   rows of A (default 16)
+ *   rank          i64   columns of A and rows of B (default 16)
  *   alpha         f64   default: the rank
  *   on            str   weights that get adapters (default: all matrices of the blocks that only products read, except
  *                       routers of experts): a comma-separated list of parameters' names, "*" for any characters
@@ -749,7 +749,7 @@ TSR_API tsr_status* tsr_model_new_from_graph(const tsr_graph* graph, const tsr_o
  *   dora          i64   1: each output of W' = W + alpha/rank * A B is scaled by m/|W'|, with a trained magnitude m,
  *                       "block.0.q.lora_magnitude", and the norm a constant to gradients (default 0)
  *   init          str   zero (default): A random, B 0 | pissa: A and B start as the principal part of W, its `rank` largest
- *                       singular values, which W loses: y = x W + alpha/rank * ((x A) B - (x A0) B0), where A0 and B0
+ *                       singular values, which A0 and B0 subtract again: y = x W + alpha/rank * ((x A) B - (x A0) B0), where A0 and B0
  *                       ("block.0.q.lora_a0") are frozen; so W keeps its type, and the new model computes what `model`
  *                       does. Not with dora, nor for tables
  *   dropout       f64   dropout probability on x, before A, in training (default 0); not with dora, nor for
@@ -769,7 +769,7 @@ TSR_API tsr_status* tsr_model_add_adapters(const tsr_model* model, const tsr_opt
 TSR_API tsr_status* tsr_model_load_adapters(const tsr_model* model, const char* path,
                                             const tsr_options* options, tsr_model** out_model);
 #ifdef TSR_UNSTABLE_API
-/* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: for full another handle over `model`, else
+/* `model` made ready for a method of tsr_plan_methods (not "auto") and for tsr_trainer_new: for full another handle over `model`, else
  * a model with adapters. qlora:TYPE quantises the weights in memory, which takes time and the bytes of the quantised weights.
  * adapters: options of tsr_model_add_adapters; NULL for full. `model` stays as it is and may be freed first; the result is
  * freed with tsr_model_free. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND.
@@ -800,9 +800,9 @@ TSR_API tsr_status* tsr_model_resize_tokens(const tsr_model* model, int64_t rows
 
 /* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
- * for the name of another format (.safetensors, .onnx, .bin, .pt ...), and for a file
- * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
- * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin.
+ * for the name of another format (.safetensors, .onnx, .bin, .pt ...), and for the file
+ * of a model that was made of another one or trained since, unless that file is the result of the run that the model
+ * resumed (tsr_trainer_resume); a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin.
  * Codes: TSR_IO, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_save(const tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, for a check before hours of work: name, folder and permissions.
@@ -814,7 +814,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
 /* Long work: writes a model's file as a .tsr file, or as GGUF where out_path ends in .gguf (then as tsr_export_begin with format
  * gguf), in bounded memory: a slice of a tensor at a time, however large the file is. in_path: .tsr or GGUF, or a Hugging Face
  * folder. The file is the one that tsr_model_load and then tsr_model_save would write, byte for byte, unless `type` quantises it.
- * Before finish nothing is at out_path, or what was there. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
+ * Before finish nothing is at out_path, or what was there. runtime: its tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   compress         i64   as for tsr_model_save (default 0)
  *   verify           i64   1: the written file is read again, and every checksum checked (default 1)
@@ -827,11 +827,11 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   output_type      str   of the head, also where it is the token embedding (default: by type)
  *   embedding_type   str   of the token embedding (default: by type)
  *   imatrix          str   file of llama.cpp's llama-imatrix, either form: the importance of each column of a weight
- *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
+ *   threads          i64   of the encoding; the same bytes for any number (default 0: all cores of this process)
  * Norms, biases and weights that no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
  * weight has another type, as in llama.cpp: docs/reference/models.md.
- * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
- * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
+ * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is a source file of
+ * the model, or of one that it was made of. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
  * part of the model read), and with TSR_CHANGED where the file
  * read was written to meanwhile; after a failure to read or write a value begin another conversion.
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
@@ -879,7 +879,7 @@ TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report)
  *                          gguf: as for tsr_conversion_begin (default: every value keeps its type; norms, biases, routers
  *                          and tables of positions are f32)
  *   tokenizer        i64   0: without tokenizer (default 1)
- *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
+ *   threads          i64   of the encoding; the same bytes for any number (default 0: all cores of this process)
  *   shard_bytes      i64 or str   hf: bytes of a safetensors file at most (default 5000000000)
  *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_begin
  * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has other
@@ -903,8 +903,8 @@ TSR_API tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report);
 
 /* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
  * those of tsr_conversion_begin; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
- * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
- * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was.
+ * its tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can only
+ * be read, TSR_IO, and as a read of the parameters fails; then `path` is as it was.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_NOT_FOUND, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, const tsr_model* model, const char* path,
                                        const tsr_options* options, tsr_text** out_report);
@@ -996,7 +996,7 @@ TSR_API tsr_status* tsr_chat_new_text(const char* text, size_t size, const tsr_t
  *   documents               str   JSON array (default: none)
  *   variables               str   JSON object of further variables, say {"enable_thinking": false} (default: none)
  *   now                     i64   seconds since 1970 that templates with a date print (default: now)
- * TSR_INVALID_ARGUMENT for messages that are none, and where the template fails, refuses them or takes more than it
+ * TSR_INVALID_ARGUMENT for invalid messages, and where the template fails, refuses them or takes more than it
  * may, with the reason.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_chat_render(const tsr_chat* chat, const tsr_options* options, const char* messages,
@@ -1010,14 +1010,14 @@ TSR_API tsr_status* tsr_chat_render_ranges(const tsr_chat* chat, const tsr_optio
 /* Its tokens: "Arrays out". The template writes BOS where it is wanted. assistant [capacity], or NULL: 1 for tokens
  * that the assistant says, the one that ends its turn included, 0 for all others: what a model is trained on. They are
  * those inside of {% generation %} where the template has that. Where it has not, an answer is what follows the
- * generation prompt up to the end of its turn; TSR_UNSUPPORTED, with the remedy, where the template shows it otherwise
- * later on and it cannot be found by its own words. TSR_FAILED_PRECONDITION without a tokenizer.
+ * generation prompt up to the end of its turn; TSR_UNSUPPORTED, with the remedy, where the template renders earlier
+ * answers otherwise and their text is not found. TSR_FAILED_PRECONDITION without a tokenizer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, const char* messages,
                                     size_t size, int32_t* ids, size_t capacity, uint8_t* assistant,
                                     size_t* out_count);
 
-/* The message that a model's answer is, as JSON: {"role": "assistant", "content": a text, and where there are any
+/* A model's answer as a message, JSON: {"role": "assistant", "content": a text, and where there are any
  * "reasoning_content": a text, "tool_calls": [{"id", "type": "function", "function": {"name", "arguments": an object}}]}.
  * How answers are written (the marks of reasoning and of calls, JSON or parameters) is read off the template. text is
  * what the tokens' pieces give, with the control tokens of tsr_chat_markers written out. What is no well-formed call
@@ -1027,9 +1027,9 @@ TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* opt
  *                     within it (default: the generation prompt of the template without variables)
  *   in_thinking  i64  1: the answer begins within its reasoning; 0: it does not (default: as the prompt says)
  *   tools        str  JSON array of tools, whose schemas say which arguments are texts where the template writes them
- *                     bare: 4 is a text where the schema allows that text, by whatever keyword, and names texts; null
+ *                     bare: a bare 4 is a text where the schema names texts and allows this one, by any keyword; null
  *                     is none where null is allowed too. Without a schema what reads as JSON is that value
- *   partial      i64  1: the answer goes on. There is what is certain: content and reasoning only grow from one call
+ *   partial      i64  1: the answer is incomplete. Returns what is certain: content and reasoning only grow from one call
  *                     to the next with a longer text, and calls are those that are whole (default 0)
  *   seed         i64  of made ids: the same seed, the same ids, as for the parts of one answer (default: drawn)
  * TSR_INVALID_ARGUMENT for options.
@@ -1041,7 +1041,7 @@ TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* opti
  * TSR_FAILED_PRECONDITION without a tokenizer.
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json);
-/* The conversation without as many of its oldest turns as leave it too long for most_tokens tokens, with the options of
+/* The conversation without its oldest turns, as many as exceed most_tokens tokens, with the options of
  * tsr_chat_encode: {"messages", "dropped": count of messages that were left out, "tokens"}. Messages of the system and of the
  * developer that begin it stay, and so does the last turn. A turn is a message of the user and what follows it: calls of
  * tools go with their results. TSR_INVALID_ARGUMENT where the last turn alone is too long. As tsr_chat_encode otherwise.
@@ -1145,8 +1145,8 @@ TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* na
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO. */
 TSR_API tsr_status* tsr_text_read(const char* path, size_t most, tsr_text** out_text);
 /* Writes a text to a file: whole or not at all, with the permissions of the file that it replaces; straight into what a link, a device
- * or a pipe leads to. check_path: what it would say at once, to know it before hours of work; takes_devices 0: also of
- * devices, pipes and sockets. TSR_NOT_FOUND: the folder.
+ * or a pipe leads to. check_path: the error that it would return, before hours of work; takes_devices 0: devices,
+ * pipes and sockets are errors too. TSR_NOT_FOUND: the folder.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_OUT_OF_MEMORY. */
 TSR_API tsr_status* tsr_text_write(const char* text, size_t size, const char* path);
 TSR_API tsr_status* tsr_text_check_path(const char* path, int32_t takes_devices);
@@ -1227,7 +1227,7 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, const tsr_model* model, c
  *  "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true, "strategy", "step_seconds",
  *               "bytes", "host_bytes", "file_bytes": lists by device}
  *            | {"method", "weight_bytes", "fits": false, "error", and "smallest_limit_bytes": the smallest limit that would
- *               do, or, if no method fits and another needs less, "least_bytes": a lower bound of it}]}
+ *               do, or, if no method fits and another needs less, "least_bytes": a lower bound on its bytes}]}
  * To train: tsr_model_for_method, then tsr_trainer_new with the same options without `method`.
  * TSR_OUT_OF_MEMORY: no method fits; the message names the one that needs least.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
@@ -1327,7 +1327,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
 
 #ifdef TSR_UNSTABLE_API
 /* Time and memory of one training step on a cluster that need not be present. The step is that of a trainer with the same options.
- * A few of the model's blocks are lowered, and multiplied to the time and memory of the whole program on every device. A complete
+ * A few of the model's blocks are lowered, and extrapolated to the time and memory of the whole program on every device. A complete
  * mesh in `parallel` is priced as it is; otherwise the fastest step within the memory limit is searched.
  * `description` is a shorthand of tsr_model_new, of any family, or the path of a .tsr or GGUF file or a Hugging Face
  * folder, whose own description is taken ("description" of the result); no weight is read. TSR_NOT_FOUND: no such file;
@@ -1338,8 +1338,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    "strategy", "step_seconds", "bytes" by device, or "error", "smallest_limit_bytes"}]
  *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
- *                    pcie-a100-80gb, ..., cpu. A file's kinds may say reserved_bytes, which contexts,
- *                    communicators and workspaces of a device hold and no plan has; else 3/16 of its
+ *                    pcie-a100-80gb, ..., cpu. Kinds of a file may set reserved_bytes: contexts,
+ *                    communicators and workspaces of a device, outside any plan; else 3/16 of its
  *                    memory_bytes, 3 GiB at most. They count under the memory limit. Several joined by + : every
  *                    choice of their kinds is searched, the others idle
  *   batch      i64   sequences in one step, over all devices (default 8)
@@ -1366,8 +1366,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * "micro_batches", "seconds": {"compute", "recompute", "communication", "offload", "bubble", "gradients", "update"},
  * "stages": [{"blocks", "recomputed", "memory_bytes"}], "reserved_bytes", ...}: seconds by cause of the device
  * that ends last; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds",
- * "fastest", "search", "candidates"}: no plan of its space is predicted faster than bound_seconds, from where gap
- * counts. "composed" is {"memory_bytes" (of the fullest device), "by_device" (of the pipeline), "fits"}, with what
+ * "fastest", "search", "candidates"}: bound_seconds is a lower bound over the plans searched, and gap is
+ * relative to it. "composed" is {"memory_bytes" (of the fullest device), "by_device" (of the pipeline), "fits"}, with what
  * the device reserves. "verified", where it
  * was lowered whole, is {"devices": [{"device", "memory_bytes"}]}. "explanation" is as
  * tsr_plan_explain has it; a device there is a stage of the pipeline.
@@ -1445,7 +1445,7 @@ TSR_API tsr_status* tsr_session_fetch(const tsr_session* session, const char* en
                                       tsr_tensor** out_tensor);
 /* Any thread: the run in progress returns TSR_CANCELLED. */
 TSR_API void tsr_session_cancel(tsr_session* session);
-/* After a failed or cancelled run the session accepts only write, read and free until this (else TSR_VALUES_LOST); state must
+/* After a failed or cancelled run the session accepts only write, read and free until this call (else TSR_VALUES_LOST); state must
  * be written again.
  * Codes: none. */
 TSR_API tsr_status* tsr_session_restore(tsr_session* session);
@@ -1462,8 +1462,8 @@ TSR_API tsr_status* tsr_session_report(const tsr_session* session, tsr_text** ou
 /* The trace since the last call, in Chrome's format (a JSON array), for chrome://tracing or Perfetto:
  * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
  * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
- * op takes at least. Times are the device's where it reports them (cuda), so that the recorded run equals one
- * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
+ * op takes at least. Times are the device's where it reports them (cuda), so that tracing does not
+ * change the run, and a launch of several kernels is recorded as the first; else the host's. Needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_session_take_trace(tsr_session* session, tsr_text** out_text);
 /* The kernels of a trace (tsr_session_take_trace, tsr_trainer_take_trace, tsr_generator_take_trace) with the time that each would take if nothing but memory or
@@ -1489,8 +1489,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  * trainer feeds 1 / (labels of the whole batch that are not negative), or where no single input holds the
  * labels of a cross entropy 1 / batch, until you feed another value: a loss written as reduce_sum(...) *
  * loss_scale is exact under any number of micro-batches. (So is a reduce_mean, and a penalty on weights in
- * addition to either; of a graph that they would change, such as one with a norm over the batch, they are
- * refused, and plans have one.) An input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step"
+ * addition to either; where micro-batches would change the result, as of a norm over the batch, more
+ * than one is refused, and plans have one.) An input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step"
  * are the training step's own.
  *
  * Options
@@ -1553,7 +1553,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        group). A match of no parameter that trains is TSR_INVALID_ARGUMENT
  *   lora_plus_ratio      f64   factor on the rate of "*.lora_b", in addition to groups (default 1)
  *   clip_norm      f64   maximum global gradient norm (default 1.0); 0: no bound
- *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
+ *   seed           i64   of dropout (default 0) and of parameters not drawn yet (default: the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: type of the computation; parameters and
  *                        optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts,
@@ -1567,8 +1567,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32
  *                        copy, and each update rounds by random bits, so that the expectation of the stored value
  *                        is the exact one; gradients and optimizer state stay f32. With precision f32, tf32
- *                        or bf16, on any device. Drawn from seed, step, parameter and element: the same
- *                        whatever the plan. Weights that are read begin rounded to nearest. Checkpoints hold
+ *                        or bf16, on any device. The random bits come from seed, step, parameter and
+ *                        element, not from the plan. Weights that are read begin rounded to nearest. Checkpoints hold
  *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
  *                        in the model's type. With evaluate_only also f16 and block types, as for a generator
  *   activations    str   f32 (default) | q8 | bf16 | auto: with evaluate_only, as for a generator
@@ -1579,7 +1579,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        with precision f16, else 0: none). A step whose gradient is not finite is left out
  *                        and halves it; tsr_trainer_step then takes the next batch (without a dataset: the
  *                        same data again). It is saved with checkpoints
- *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
+ *   loss_scaling_interval  i64   finite steps after which the factor is doubled (default 2000)
  *   trained        str   names of parameters that train, written as those of `frozen`; all others do not (default:
  *                        all that can; in a model with adapters only these)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
@@ -1616,7 +1616,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
  *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
  *                        never)
- * TSR_INVALID_ARGUMENT for a dataset with rows held out of which no label counts. TSR_OUT_OF_MEMORY when no plan fits, before any
+ * TSR_INVALID_ARGUMENT for a dataset in whose held-out rows no label counts. TSR_OUT_OF_MEMORY when no plan fits, before any
  * large allocation.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
  * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
@@ -1731,7 +1731,7 @@ TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr
                                                  const tsr_options* options, double* out_loss, float* items,
                                                  size_t capacity, size_t* out_count);
 
-/* Adds the gradients of sum gradients p, for a loss of your own with `gradients` f32 [rows, seq], its derivatives by the
+/* Adds the gradients of sum(gradients * p), for a loss of your own with `gradients` f32 [rows, seq], its derivatives by the
  * log probabilities that tsr_trainer_forward returned. Needs the loss gradient among the option losses.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
@@ -1872,7 +1872,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  * Codes: TSR_EXISTS, TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_new(tsr_trainer* trainer, const tsr_options* options, tsr_run_log** out_log);
 
-/* Logs the trainer's last step (or tsr_trainer_optimizer_step): once after each. Later calls log for that step.
+/* Logs the trainer's last step (or tsr_trainer_optimizer_step): once after each. Later entries get that step's number.
  * TSR_FAILED_PRECONDITION where the trainer has made no step that is not in the log yet. Here and below TSR_IO where a file
  * cannot be written, on a full disk for example: the call is in the log, a later one writes what is missing, and the
  * training may go on.
@@ -1936,8 +1936,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   checkpoint        str   folder of the newest checkpoint (default: OUT.checkpoint; without out that of resume)
  *   checkpoint_every  i64   steps between checkpoints; 0: none (default: a tenth of steps, rounded up)
  *   keep              i64   number of newest checkpoints to keep, above 1 also as CHECKPOINT.step-N, sharing files (default 1)
- *   resume            str   goes on from the checkpoint in this folder, or that next to this model or these adapters. With
- *                           another out or checkpoint it stays as it is
+ *   resume            str   goes on from the checkpoint in this folder, or from that next to this model or these adapters,
+ *                           which is kept where out or checkpoint differ
  *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_EXISTS)
  *   eval_every        i64   steps between evaluations of held-out data (default 0: one at the end)
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
@@ -2109,7 +2109,7 @@ TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const ts
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
  * they are, count >= 1.
  * A prompt that shares a prefix with an earlier one, as the turns of a conversation do, is computed from their first difference: the
- * caches still hold the prefix ("reused_tokens" of the report). The answer between them is computed again, in one
+ * caches still hold the prefix ("reused_tokens" of the report). The previous answer is computed again, in one
  * prefill with the tokens after it. On CPU devices tokens and logits equal those of computing all of it, bit for bit.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
@@ -2277,7 +2277,7 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   min_tokens           i64   tokens before which no end token is drawn (default 0)
  *   temperature          f64   default 0.8; 0: always the likeliest token
  *   top_k, top_p         i64, f64   as for a generator
- *   min_p                f64   tokens at least this likely, of the likeliest's probability (default 0)
+ *   min_p                f64   least probability of a token, as a share of the likeliest's (default 0)
  *   typical_p            f64   tokens whose surprise is nearest to the expected one, that sum to this (default 1)
  *   repetition_penalty   f64   divides logits of tokens in prompt or text, above 0 (default 1)
  *   presence_penalty, frequency_penalty   f64   subtracted from logits of tokens in the text, once, and for each
@@ -2286,8 +2286,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   logit_bias           str   JSON object {"token id": number}, added to logits
  *   seed                 i64   of the sampling; default: drawn, "seed" of the end's details
  *   ignore_eos           i64   1: the model's end tokens do not end a text (default 0)
- *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids. Of a text that a grammar
- *                              limits they count where it is complete; elsewhere they are text
+ *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids. Under a grammar
+ *                              they end only a complete text; elsewhere they are text
  *   n                    i64   texts wanted, each an `index` of events (default 1; at most 128)
  *   best_of              i64   texts that are generated, of which the n likeliest are returned, by the mean log probability of
  *                              their tokens without the one that ends them (a text without tokens comes last), once
@@ -2422,8 +2422,8 @@ TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_opt
                                                const tsr_sequence* sequence, const int32_t* ids, size_t count,
                                                int64_t* out_request);
 
-/* A sequence in a file, with the keys and values that are cached, and the state of recurrent layers after them; and back, into the cache as far as it has room. Of replicas
- * the one whose cache has most of it, and the one whose cache is freest. Any thread; between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
+/* A sequence in a file, with the keys and values that are cached, and the state of recurrent layers after them; and back, into the cache as far as it has room. Among replicas,
+ * the one that caches most of it is saved, and the one with most free cache restores it. Any thread; between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
  * settings; TSR_UNSUPPORTED to save one that was computed with an adapter.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO. */
 TSR_API tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_sequence* sequence, const char* path);
