@@ -165,7 +165,8 @@ void add_pipelines(StrategySpec spec, const SpaceOfGraph& space, std::vector<Str
 
 void add_zero(StrategySpec spec, const SpaceOfGraph& space, std::vector<StrategySpec>& roots) {
   const bool spreads = space.trains && spec.data() * spec.cp > 1;
-  for (spec.zero = 0; spec.zero <= (spreads ? 3 : 0); ++spec.zero)
+  const bool needs_zero = spreads && !lowered_limits(space).is_zero_optional;
+  for (spec.zero = needs_zero ? 1 : 0; spec.zero <= (spreads ? 3 : 0); ++spec.zero)
     for (const bool keep : {false, true}) {
       spec.keep = keep;
       const bool gathers = spec.zero == 3 || spec.sp || spec.form != TensorForm::k1d;
