@@ -58,8 +58,9 @@ struct ContextOperands {
   int keys = -1, values = -1;
   // Optional last operands, numbers of the documents of a row, which are kept apart: of queries and of keys, or of tokens
   // alone. `first_segment` (op_def.h) gives the first of them.
-  int segments = -1;  // the first, in a node without bias
+  int segments = -1;  // the first, in a node without the operands that attributes add
   int segment_count = 2;
+  int (*added_operands)(std::span<const Attr> attrs) = nullptr;  // before the segments; null: 1 with attribute bias = 1
 };
 
 // PageOperands: operands that are pages of keys and values: from `first` on, all except the last `behind`.

@@ -135,6 +135,7 @@ bool has_default_attrs(const OpDef& op, std::span<const Attr> attrs) {
 
 int first_segment(const OpDef& op, std::span<const Attr> attrs) {
   if (op.context.segments < 0) return -1;
+  if (op.context.added_operands != nullptr) return op.context.segments + op.context.added_operands(attrs);
   return op.context.segments + static_cast<int>(attr_i64_or(attrs, "bias", 0));
 }
 

@@ -1,5 +1,5 @@
-// Linear attention with a state of fixed size for each head: the gated delta rule (Yang et al., 2025) and the
-// state-space dual of Mamba-2 (Dao and Gu, 2024).
+// Linear attention with a state of fixed size for each head: the gated delta rule (Yang et al., 2025), the state-space dual of
+// Mamba-2 (Dao and Gu, 2024), and the generalized delta rule of RWKV-7 (Peng et al., 2025).
 #include <algorithm>
 
 #include "graph/base/text.h"
@@ -14,19 +14,24 @@ namespace ops {
 
 const AttrSpec kScanAttrs[2] = {
     {"rule", AttrType::kString, std::string("delta"),
-     "delta: the state is corrected towards v; add: v is added to it"},
+     "delta: the state is corrected towards v; add: v is added to it; general: operands a, b correct it"},
     {"scale", AttrType::kF64, 0.0, "factor of q; 0: 1/sqrt(K)"},
 };
 
 namespace {
 const TensorType& operand(Types inputs, int first, int i) { return inputs[static_cast<size_t>(first + i)]; }
 bool decays_by_channel(Types inputs, int first) { return operand(inputs, first, 3).shape.rank() == 4; }
+bool is_general(Attrs attrs) { return attr_string(attrs, "rule") == "general"; }
 }  // namespace
 
-Status check_scan_operands(std::string_view op, Types inputs, Attrs attrs, int first) {
+int scan_operand_count(Attrs attrs) { return is_general(attrs) ? 6 : 5; }
+
+Status check_scan_operands(std::string_view op, Types inputs, Attrs attrs, int first, int behind) {
   const std::string& rule = attr_string(attrs, "rule");
-  if (rule != "delta" && rule != "add")
-    return Status(StatusCode::kInvalidArgument, format("{}: rule is '{}', wanted 'delta' or 'add'", op, rule));
+  if (rule != "delta" && rule != "add" && rule != "general")
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: rule is '{}', wanted 'delta', 'add' or 'general'", op, rule));
+  TSR_RETURN_IF_ERROR(check_count(op, inputs, first + scan_operand_count(attrs) + behind));
   const int q = first, k = first + 1, v = first + 2, log_decay = first + 3, beta = first + 4;
   TSR_RETURN_IF_ERROR(check_float(op, inputs, q, "q"));
   TSR_RETURN_IF_ERROR(check_rank(op, inputs, q, "q", 4));
@@ -46,13 +51,27 @@ Status check_scan_operands(std::string_view op, Types inputs, Attrs attrs, int f
   TSR_RETURN_IF_ERROR(check_dtype(op, inputs, log_decay, "log_decay", wide));
   TSR_RETURN_IF_ERROR(check_shape(op, inputs, log_decay, "log_decay",
                                   decays_by_channel(inputs, first) ? with_last(per_head, query.shape[3]) : per_head));
+  if (is_general(attrs)) {
+    TSR_RETURN_IF_ERROR(check_same_type(op, inputs, first + 4, q));
+    return check_same_type(op, inputs, first + 5, q);
+  }
   if (operand(inputs, first, 4).dtype != query.dtype)
     TSR_RETURN_IF_ERROR(check_dtype(op, inputs, beta, "beta", wide));
   return check_shape(op, inputs, beta, "beta", per_head);
 }
 
-std::string scan_operands_rule(Types inputs, int first) {
-  return format("btgk,btgk,bt(gr)v,bt(gr){},bt(gr)", decays_by_channel(inputs, first) ? "k" : "");
+Status check_segmented_scan(std::string_view op, Types inputs, Attrs attrs, int first) {
+  const int segments = first + scan_operand_count(attrs);
+  const bool has_segments = static_cast<int>(inputs.size()) == segments + 1;
+  TSR_RETURN_IF_ERROR(check_scan_operands(op, inputs, attrs, first, has_segments ? 1 : 0));
+  if (!has_segments) return {};
+  const Shape& q = operand(inputs, first, 0).shape;
+  return check_indices(op, inputs, segments, "segments", Shape{q[0], q[1]});
+}
+
+std::string scan_operands_rule(Types inputs, Attrs attrs, int first) {
+  return format("btgk,btgk,bt(gr)v,bt(gr){},{}", decays_by_channel(inputs, first) ? "k" : "",
+                is_general(attrs) ? "btgk,btgk" : "bt(gr)");
 }
 
 double scan_state_elements(Types inputs, int first) {
@@ -61,7 +80,8 @@ double scan_state_elements(Types inputs, int first) {
 }
 
 double scan_flops(Types inputs, Attrs attrs, int first) {
-  return scan_state_elements(inputs, first) * (attr_string(attrs, "rule") == "delta" ? 7 : 5);
+  const double flops = is_general(attrs) ? 9 : attr_string(attrs, "rule") == "delta" ? 7 : 5;
+  return scan_state_elements(inputs, first) * flops;
 }
 
 }  // namespace ops
@@ -71,15 +91,15 @@ double scan_flops(Types inputs, Attrs attrs, int first) {
 //   S <- diag(exp(log_decay)) S;   d = beta * (v - S^T k), with rule "add" beta * v;   S <- S + k d^T;   o = scale * S^T q
 //   q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or by channel [B, T, H, K], beta [B, T, H], segments [B, T] i32
 //   optional -> o [B, T, H, V].  log_decay and the state are f32 (f64 in an f64 graph); beta has their type or q's.
+// Rule "general" has a, b [B, T, G, K] as operands 4 and 5 in place of beta, and reads the state as it was before the decay:
+//   S <- diag(exp(log_decay)) S + b (S^T a)^T + k v^T.   With a = -exp(log_decay) * k, b = beta * k and beta * k for k this is
+//   the delta rule.
 namespace state_scan {
 
 constexpr std::string_view kName = "state_scan";
 
 Inferred infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 5, 6));
-  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 0));
-  if (in.size() == 6)
-    TSR_RETURN_IF_ERROR(check_indices(kName, in, 5, "segments", Shape{in[0].shape[0], in[0].shape[1]}));
+  TSR_RETURN_IF_ERROR(check_segmented_scan(kName, in, attrs, 0));
   return std::vector<TensorType>{in[2]};
 }
 
@@ -90,16 +110,18 @@ Status vjp(VjpBuilder& b) {
   for (int i = 0; i < b.input_count(); ++i) operands.push_back(b.input(i));
   TSR_ASSIGN_OR_RETURN(const auto grads,
                        b.emit_all("state_scan_grad", operands, {b.attrs().begin(), b.attrs().end()}));
-  for (int i = 0; i < 5; ++i)
+  for (int i = 0; i < scan_operand_count(b.attrs()); ++i)
     if (b.needs_grad(i)) TSR_RETURN_IF_ERROR(b.set_input_grad(i, grads[static_cast<size_t>(i)]));
   return {};
 }
 
 // Columns of the state are independent: v may be sharded.
 ShardingRule sharding(const OpView& view) {
-  const std::string operands = scan_operands_rule(view.inputs, 0);
-  const std::string_view segments = view.inputs.size() == 6 ? ",bt" : "";
+  const std::string operands = scan_operands_rule(view.inputs, view.attrs, 0);
+  const bool has_segments = static_cast<int>(view.inputs.size()) > scan_operand_count(view.attrs);
+  const std::string_view segments = has_segments ? ",bt" : "";
   LinearSets linear = {{0}, {2}};
+  if (attr_string(view.attrs, "rule") != "delta") linear.push_back({1});
   if (attr_string(view.attrs, "rule") == "add") linear.push_back({4});
   return make_rule(format("{}{}->bt(gr)v", operands, segments), std::move(linear), "tk");
 }
@@ -111,15 +133,17 @@ Status serve(ServingBuilder& b) {
   TSR_ASSIGN_OR_RETURN(
       const TensorId state,
       b.add_row_state("scan_rows", {statistics_dtype(q.dtype), {v.shape[2], q.shape[3], v.shape[3]}}));
-  TSR_ASSIGN_OR_RETURN(
-      const std::vector<TensorId> results,
-      b.emit("state_scan_rows",
-             {state, b.input(0), b.input(1), b.input(2), b.input(3), b.input(4), b.row(), b.position()},
-             {b.attrs().begin(), b.attrs().end()}));
+  std::vector<TensorId> operands = {state};
+  for (int i = 0; i < scan_operand_count(b.attrs()); ++i) operands.push_back(b.input(i));
+  operands.insert(operands.end(), {b.row(), b.position()});
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                       b.emit("state_scan_rows", operands, {b.attrs().begin(), b.attrs().end()}));
   b.set_output(0, results[0]);
   b.set_row_state(state, results[1]);
   return {};
 }
+
+int added_operands(Attrs attrs) { return scan_operand_count(attrs) - 5; }
 
 }  // namespace state_scan
 
@@ -130,7 +154,7 @@ extern const OpDef kStateScan = {
     .vjp = state_scan::vjp,
     .sharding = state_scan::sharding,
     .cost = state_scan::cost,
-    .context = {.mixes_tokens = true, .segments = 5, .segment_count = 1},
+    .context = {.mixes_tokens = true, .segments = 5, .segment_count = 1, .added_operands = state_scan::added_operands},
     .serve = state_scan::serve,
 };
 
@@ -139,32 +163,34 @@ extern const OpDef kStateScan = {
 //   dS += scale * q dout^T;   dq = scale * S dout;   e = dS^T k;   dk = beta * dS u - P dv;   dbeta = u . e;   dv = beta * e
 //   dP = dS - k dv^T;   dlog_decay = rowsum(dP * P), summed over channels where the decay is one for all;
 //   dS <- diag(exp(log_decay)) dP.   With rule "add" the terms of dv in dk and dP are absent.
-//   dout as o, the operands as of state_scan -> dq, dk, dv, dlog_decay, dbeta, as the operands.  Linear in dout.
+// With rule "general", r = S^T a of the state S before decay and dP = dS:
+//   dk = dS v;   dv = dS^T k;   db = dS r;   e = dS^T b;   da = S e;   dS <- diag(exp(log_decay)) dS + a e^T.
+//   dout as o, the operands as of state_scan -> dq, dk, dv, dlog_decay, then dbeta or da, db, as the operands.  Linear in dout.
 namespace state_scan_grad {
 
 constexpr std::string_view kName = "state_scan_grad";
 
 Inferred infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 6, 7));
-  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 1));
+  TSR_RETURN_IF_ERROR(check_segmented_scan(kName, in, attrs, 1));
   TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 3));
-  if (in.size() == 7)
-    TSR_RETURN_IF_ERROR(check_indices(kName, in, 6, "segments", Shape{in[1].shape[0], in[1].shape[1]}));
-  return std::vector<TensorType>{in.begin() + 1, in.begin() + 6};
+  return std::vector<TensorType>{in.begin() + 1, in.begin() + 1 + scan_operand_count(attrs)};
 }
 
-// dq and dk are sums over the value heads of a key head and over v, dlog_decay and dbeta over v.
+// dq, dk, da and db are sums over the value heads of a key head and over v, dlog_decay and dbeta over v.
 ShardingRule sharding(const OpView& view) {
-  const std::string operands = scan_operands_rule(view.inputs, 1);
-  const std::string_view segments = view.inputs.size() == 7 ? ",bt" : "";
+  const std::string operands = scan_operands_rule(view.inputs, view.attrs, 1);
+  const bool has_segments = static_cast<int>(view.inputs.size()) > 1 + scan_operand_count(view.attrs);
+  const std::string_view segments = has_segments ? ",bt" : "";
   ShardingRule rule = make_rule(format("bt(gr)v,{}{}->{}", operands, segments, operands), {{0}}, "tk");
   reduce_too(rule, "rv");
   return rule;
 }
 
-// The scan once for the states between chunks and once within them, then nine products or sums with the state.
+// The scan once for the states between chunks and once within them, then nine products or sums with the state; twelve where a
+// and b have gradients.
 OpCost cost(const OpView& view) {
-  return traffic_cost(view, 2 * scan_flops(view.inputs, view.attrs, 1) + 15 * scan_state_elements(view.inputs, 1));
+  const double back = scan_operand_count(view.attrs) == 6 ? 21 : 15;
+  return traffic_cost(view, 2 * scan_flops(view.inputs, view.attrs, 1) + back * scan_state_elements(view.inputs, 1));
 }
 
 }  // namespace state_scan_grad
@@ -175,9 +201,9 @@ extern const OpDef kStateScanGrad = {.name = state_scan_grad::kName,
                                      .sharding = state_scan_grad::sharding,
                                      .cost = state_scan_grad::cost};
 
-// state_scan_rows(state, q, k, v, log_decay, beta, row, position): state_scan in a step whose tokens belong to many
+// state_scan_rows(state, q, k, v, log_decay, beta or a, b, row, position): state_scan in a step whose tokens belong to many
 // sequences, as in causal_conv_rows: a token at position 0 starts from zeros, and those of no row give 0 and write nothing.
-//   state [R, H, K, V] f32 (f64 for q in f64), q, k [B, N, G, K], v [B, N, H, V], log_decay, beta as of state_scan, row,
+//   state [R, H, K, V] f32 (f64 for q in f64), q, k [B, N, G, K], v [B, N, H, V], the others as of state_scan, row,
 //   position [B, N] i32 -> o [B, N, H, V], state in place.  For serving: no gradient.
 namespace state_scan_rows {
 
@@ -185,21 +211,22 @@ constexpr std::string_view kName = "state_scan_rows";
 const int kInPlace[] = {-1, 0};
 
 Inferred infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 8));
-  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 1));
+  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 1, 2));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 0, "state", statistics_dtype(in[1].dtype)));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "state", 4));
   TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 1, in[3].shape[2]));
   TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 2, in[1].shape[3]));
   TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 3, in[3].shape[3]));
   const Shape tokens{in[1].shape[0], in[1].shape[1]};
-  TSR_RETURN_IF_ERROR(check_indices(kName, in, 6, "row", tokens));
-  TSR_RETURN_IF_ERROR(check_indices(kName, in, 7, "position", tokens));
+  const int row = 1 + scan_operand_count(attrs);
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, row, "row", tokens));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, row + 1, "position", tokens));
   return std::vector<TensorType>{in[3], in[0]};
 }
 
 ShardingRule sharding(const OpView& view) {
-  return make_rule(format("s(gr)kv,{},bt,bt->bt(gr)v,s(gr)kv", scan_operands_rule(view.inputs, 1)), {}, "skbt");
+  const std::string operands = scan_operands_rule(view.inputs, view.attrs, 1);
+  return make_rule(format("s(gr)kv,{},bt,bt->bt(gr)v,s(gr)kv", operands), {}, "skbt");
 }
 
 // In place: a step moves the state of no more rows than it has tokens.

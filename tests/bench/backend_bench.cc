@@ -325,11 +325,14 @@ std::vector<Subject> subjects(DType dtype, bool small) {
   };
   // A head of 128 by 128: a prompt, its gradient, one token of a server's step; its convolution.
   const int64_t prompt = n(512);
-  const TensorType heads = of({1, prompt, 16, 128}), factors = wide({1, prompt, 16});
+  const TensorType heads = of({1, prompt, 16, 128}), factors = wide({1, prompt, 16}), heads_wide = wide({1, prompt, 16, 128});
   const TensorType token = of({1, 1, 16, 128}), factor = wide({1, 1, 16});
   const double updates = 16.0 * 128 * 128 * static_cast<double>(prompt);  // of numbers of states
   all.push_back({"state_scan", {heads, heads, heads, factors, factors}, {}, 7 * updates});
   all.push_back({"state_scan_grad", {heads, heads, heads, heads, factors, factors}, {}, 29 * updates});
+  const std::vector<Attr> general = {{"rule", std::string("general")}};
+  all.push_back({"state_scan", {heads, heads, heads, heads_wide, heads, heads}, general, 9 * updates});
+  all.push_back({"state_scan_grad", {heads, heads, heads, heads, heads_wide, heads, heads}, general, 39 * updates});
   all.push_back({"state_scan_rows",
                  {wide({2, 16, 128, 128}), token, token, token, factor, factor, ids({1, 1}), ids({1, 1})},
                  {},

@@ -56,6 +56,7 @@ TEST_CASE("columns_that_depend_on_others_come_with_them") {
     if (op->weight.use == WeightUse::kProduct) CHECK(has_attr(*op, "trans_w"));
     if (op->weight.use == WeightUse::kRows) CHECK(op->index.into == op->weight.operand);
     if (op->index.operand >= 0) CHECK(op->index.into >= 0);
+    if (op->context.added_operands != nullptr) CHECK(op->context.segments >= 0);
     if (op->context.keys >= 0 || op->context.segments >= 0) CHECK(op->context.mixes_tokens);
     if (op->row_state >= 0) CHECK(std::ranges::find(op->in_place, op->row_state) != op->in_place.end());
     if (op->context.keys >= 0) CHECK((op->context.values >= 0 && has_attr(*op, "window")));

@@ -22,7 +22,7 @@ constexpr int32_t kRowOf[kSequences] = {2, 0};  // row 1 is idle
 struct RecurrentCase {
   std::string op, text;  // of a case file
   Shape row;             // of the state
-  size_t weights = 0;    // operands after the first that have no tokens
+  std::vector<size_t> weights = {}, wide = {};  // operands that have no tokens, and those that stay f32
 };
 
 // The tokens of a step, in order: a sequence, or -1 for padding, and a position.
@@ -42,8 +42,7 @@ class Recurrence {
     attrs_ = c.attrs;
     uint64_t seed = 1;
     for (size_t i = 0; i < c.operands.size(); ++i) {
-      // log_decay stays f32.
-      const bool is_wide = recurrent.op == "state_scan" && i == 3;
+      const bool is_wide = std::ranges::count(recurrent.wide, i) > 0;
       operands_.push_back(Array::of(c.operands[i].type_in(is_wide ? DType::kF32 : dtype),
                                     make_values(c.operands[i].type, c.operands[i].range, seed++)));
     }
@@ -82,7 +81,7 @@ class Recurrence {
   }
 
  private:
-  bool is_weight(size_t i) const { return i >= 1 && i <= case_.weights; }
+  bool is_weight(size_t i) const { return std::ranges::count(case_.weights, i) > 0; }
 
   cpu::PrepareFn find_prepare(std::string_view variant) const {
     for (const cpu::KernelEntry& entry : kernels_of(rows_op_))
@@ -154,17 +153,21 @@ std::vector<Step> steps_of(int32_t first, int32_t rest, bool mixed) {
 
 std::vector<RecurrentCase> recurrent_cases() {
   return {
-      {"causal_conv", "f[2, 70, 69], f[69, 4] {activation = \"silu\"}", {3, 69}, 1},
-      {"causal_conv", "f[2, 70, 130], f[130, 3], f[130] {bias = 1}", {2, 130}, 2},
-      {"causal_conv", "f[2, 70, 5], f[5, 1]", {0, 5}, 1},
+      {"causal_conv", "f[2, 70, 69], f[69, 4] {activation = \"silu\"}", {3, 69}, {1}},
+      {"causal_conv", "f[2, 70, 130], f[130, 3], f[130] {bias = 1}", {2, 130}, {1, 2}},
+      {"causal_conv", "f[2, 70, 5], f[5, 1]", {0, 5}, {1}},
       {"state_scan", "f[2, 70, 1, 9], f[2, 70, 1, 9], f[2, 70, 2, 69], f[2, 70, 2] in -0.3 to 0, f[2, 70, 2] in 0 to 1",
-       {2, 9, 69}},
+       {2, 9, 69}, {}, {3}},
       {"state_scan",
        "f[2, 70, 2, 16], f[2, 70, 2, 16], f[2, 70, 2, 64], f[2, 70, 2, 16] in -0.3 to 0, f[2, 70, 2] in 0 to 1",
-       {2, 16, 64}},
+       {2, 16, 64}, {}, {3}},
       {"state_scan",
        "f[2, 70, 1, 6], f[2, 70, 1, 6], f[2, 70, 3, 33], f[2, 70, 3] in -0.3 to 0, f[2, 70, 3] in 0 to 1 {rule = \"add\"}",
-       {3, 6, 33}},
+       {3, 6, 33}, {}, {3}},
+      {"state_scan",
+       "f[2, 70, 2, 9], f[2, 70, 2, 9], f[2, 70, 2, 69], f[2, 70, 2, 9] in -0.3 to 0, f[2, 70, 2, 9], f[2, 70, 2, 9]"
+       " {rule = \"general\"}",
+       {2, 9, 69}, {}, {3}},
   };
 }
 

@@ -8,9 +8,19 @@
 
 namespace tessera::cpu {
 
+// Operands from q, number `first`, on: beta, or with rule general a and b.
 template <class F>
 struct ScanOperands {
-  const F *q, *k, *v, *log_decay, *beta;
+  const F *q, *k, *v, *log_decay, *beta, *a, *b;
+
+  ScanOperands(const ScanShape& e, const LaunchArgs& args, int first)
+      : q(args.in<F>(first)),
+        k(args.in<F>(first + 1)),
+        v(args.in<F>(first + 2)),
+        log_decay(args.in<F>(first + 3)),
+        beta(e.is_general() ? nullptr : args.in<F>(first + 4)),
+        a(e.is_general() ? args.in<F>(first + 4) : nullptr),
+        b(e.is_general() ? args.in<F>(first + 5) : nullptr) {}
 };
 
 // Updates `state` [K], column v of value head h, by token `token` of B * T; returns the token's result. The state is rounded
@@ -24,12 +34,13 @@ F scan_column(const ScanShape& e, const ScanOperands<F>& x, int64_t token, int64
   const auto decayed = [&](int64_t i) {
     return (e.decays_by_channel ? std::exp(double(log_decay[i])) : decay) * double(state[i]);
   };
-  double gap = double(x.v[row * e.V + v]);
-  if (e.corrects)
-    for (int64_t i = 0; i < e.K; ++i) gap -= decayed(i) * double(key[i]);
-  double sum = 0;
+  double read = 0, change = double(x.v[row * e.V + v]), sum = 0;
+  for (int64_t i = 0; i < e.K && e.is_general(); ++i) read += double(state[i]) * double(x.a[key_row * e.K + i]);
+  for (int64_t i = 0; i < e.K && e.rule == ScanRule::kDelta; ++i) read += decayed(i) * double(key[i]);
+  if (!e.is_general()) change = double(x.beta[row]) * (change - read);
   for (int64_t i = 0; i < e.K; ++i) {
-    state[i] = F(decayed(i) + double(key[i]) * double(x.beta[row]) * gap);
+    const double correction = e.is_general() ? double(x.b[key_row * e.K + i]) * read : 0;
+    state[i] = F(decayed(i) + correction + double(key[i]) * change);
     sum += double(state[i]) * double(query[i]);
   }
   return F(e.scale * sum);

@@ -32,22 +32,18 @@ struct ScanRows {
 
 }  // namespace
 
-// state [R, H, K, V], q, k [B, N, G, K], v [B, N, H, V], log_decay [B, N, H] or [B, N, H, K], beta [B, N, H], row,
-// position [B, N] -> o [B, N, H, V], state
+// state [R, H, K, V], q, k [B, N, G, K], v [B, N, H, V], log_decay [B, N, H] or [B, N, H, K], beta [B, N, H] or
+// a, b [B, N, G, K], row, position [B, N] -> o [B, N, H, V], state
 Result<PreparedKernel> prepare_state_scan_rows(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const ScanShape e(spec, 1);
     const int64_t R = spec.input_dims(0)[0], tokens = e.B * e.T, state_count = spec.input_elements(0);
+    const int row = 1 + e.operand_count();
     const int64_t lists = (RowTokens::bytes(R, tokens) + 63) / 64 * 64;
     auto launch = [=](const LaunchArgs& args) {
-      const RowTokens by_row(R, args.in<int32_t>(6), tokens, args.workspace);
-      const ScanRows<F> scan{
-          e,
-          {args.in<F>(1), args.in<F>(2), args.in<F>(3), args.in<F>(4), args.in<F>(5)},
-          args.in<int32_t>(7),
-          args.out<F>(1),
-          args.out<F>(0)};
+      const RowTokens by_row(R, args.in<int32_t>(row), tokens, args.workspace);
+      const ScanRows<F> scan{e, ScanOperands<F>(e, args, 1), args.in<int32_t>(row + 1), args.out<F>(1), args.out<F>(0)};
       if (args.inputs[0] != args.outputs[1]) std::copy_n(args.in<F>(0), state_count, scan.state);
       for (int64_t token = 0; token < tokens; ++token)
         if (by_row.is_padding(token)) std::fill_n(scan.out + e.value_row(token, 0) * e.V, e.H * e.V, F(0));

@@ -25,8 +25,10 @@ constexpr int64_t kTileColumns = 32;
 
 struct Scan {
   ScanShape e;
-  const float *q, *k, *v, *decay, *beta;  // decay = exp(log_decay)
-  float* out;
+  const float *q = nullptr, *k = nullptr, *v = nullptr, *decay = nullptr;  // decay = exp(log_decay)
+  const float* beta = nullptr;
+  const float *a = nullptr, *b = nullptr;  // with rule general, in place of beta
+  float* out = nullptr;
 };
 
 // Tokens that continue one state: `count` of a list, or those from `first` on.
@@ -75,16 +77,16 @@ HWY_INLINE void store_columns(const VR (&from)[kGroup], int64_t width, float* to
   }
 }
 
-// S^T k, with the decay by channel applied to S; even and odd channels apart.
-template <bool kByChannel>
-HWY_INLINE void dot_with_state(const float* key, const float* decay, int64_t K, const float* state, int64_t stride,
+// S^T x; even and odd channels apart. With kDecays the decay by channel is applied to S.
+template <bool kDecays>
+HWY_INLINE void dot_with_state(const float* x, const float* decay, int64_t K, const float* state, int64_t stride,
                                VR (&dot)[kGroup]) {
   const DR d;
   VR odd[kGroup];
 #pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) dot[n] = odd[n] = hn::Zero(d);
   const auto add = [&](int64_t i, VR(&sums)[kGroup]) HWY_ATTR {
-    const VR factor = hn::Set(d, kByChannel ? key[i] * decay[i] : key[i]);
+    const VR factor = hn::Set(d, kDecays ? x[i] * decay[i] : x[i]);
 #pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n)
       sums[n] = hn::MulAdd(factor, hn::LoadU(d, state + i * stride + n * kRowLanes), sums[n]);
@@ -96,52 +98,71 @@ HWY_INLINE void dot_with_state(const float* key, const float* decay, int64_t K, 
   for (int n = 0; n < kGroup; ++n) dot[n] = hn::Add(dot[n], odd[n]);
 }
 
-// S <- decay S + k d^T, and S^T q of that.
-template <bool kByChannel>
-HWY_INLINE void update_state(const float* key, const float* query, const float* decay, int64_t K, float* state,
-                             int64_t stride, const VR (&change)[kGroup], VR (&result)[kGroup]) {
+// A token's vectors of its key head; b with rule general.
+struct KeyVectors {
+  const float *key, *query, *b, *decay;
+};
+
+// S <- decay S + k d^T, with rule general also b r^T, where r is `read`; and S^T q of that.
+template <bool kByChannel, ScanRule kRule>
+HWY_INLINE void update_state(const KeyVectors& x, int64_t K, float* state, int64_t stride, const VR (&change)[kGroup],
+                             const VR (&read)[kGroup], VR (&result)[kGroup]) {
   const DR d;
-  VR factor = hn::Set(d, decay[0]);
+  VR factor = hn::Set(d, x.decay[0]);
 #pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) result[n] = hn::Zero(d);
   for (int64_t i = 0; i < K; ++i) {
-    if (kByChannel) factor = hn::Set(d, decay[i]);
-    const VR key_i = hn::Set(d, key[i]), query_i = hn::Set(d, query[i]);
+    if (kByChannel) factor = hn::Set(d, x.decay[i]);
+    const VR key_i = hn::Set(d, x.key[i]), query_i = hn::Set(d, x.query[i]);
 #pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) {
       float* const at = state + i * stride + n * kRowLanes;
-      const VR next = hn::MulAdd(key_i, change[n], hn::Mul(factor, hn::LoadU(d, at)));
+      VR next = hn::MulAdd(key_i, change[n], hn::Mul(factor, hn::LoadU(d, at)));
+      if constexpr (kRule == ScanRule::kGeneral) next = hn::MulAdd(hn::Set(d, x.b[i]), read[n], next);
       hn::StoreU(next, d, at);
       result[n] = hn::MulAdd(query_i, next, result[n]);
     }
   }
 }
 
-template <bool kByChannel, bool kCorrects>
+template <bool kByChannel, ScanRule kRule>
 HWY_INLINE void scan_columns(const Scan& x, const ScanTokens& tokens, const ScanTile& tile) {
   const DR d;
   const ScanShape& e = x.e;
   const int64_t g = tile.head / e.group();
   const VR scale = hn::Set(d, static_cast<float>(e.scale));
   for (int64_t t = 0; t < tokens.count; ++t) {
-    const int64_t token = tokens.at(t), row = e.value_row(token, tile.head);
-    const float *key = x.k + e.key_row(token, g) * e.K, *query = x.q + e.key_row(token, g) * e.K;
-    const float* decay = x.decay + row * e.decays();
-    VR change[kGroup], sums[kGroup];
+    const int64_t token = tokens.at(t), row = e.value_row(token, tile.head), keys = e.key_row(token, g) * e.K;
+    const KeyVectors at = {x.k + keys, x.q + keys, kRule == ScanRule::kGeneral ? x.b + keys : nullptr,
+                           x.decay + row * e.decays()};
+    VR change[kGroup], read[kGroup], sums[kGroup];
     load_columns(x.v + row * e.V + tile.begin, tile.width, change);
-    if (kCorrects) {
-      dot_with_state<kByChannel>(key, decay, e.K, tile.state, tile.stride, sums);
-      const VR factor = hn::Set(d, kByChannel ? 1.0f : decay[0]);
+    if constexpr (kRule == ScanRule::kGeneral)
+      dot_with_state<false>(x.a + keys, at.decay, e.K, tile.state, tile.stride, read);
+    if constexpr (kRule == ScanRule::kDelta) {
+      dot_with_state<kByChannel>(at.key, at.decay, e.K, tile.state, tile.stride, read);
+      const VR factor = hn::Set(d, kByChannel ? 1.0f : at.decay[0]);
 #pragma GCC unroll 8
-      for (int n = 0; n < kGroup; ++n) change[n] = hn::NegMulAdd(factor, sums[n], change[n]);
+      for (int n = 0; n < kGroup; ++n) change[n] = hn::NegMulAdd(factor, read[n], change[n]);
     }
-    const VR beta = hn::Set(d, x.beta[row]);
+    if constexpr (kRule != ScanRule::kGeneral) {
+      const VR beta = hn::Set(d, x.beta[row]);
 #pragma GCC unroll 8
-    for (int n = 0; n < kGroup; ++n) change[n] = hn::Mul(beta, change[n]);
-    update_state<kByChannel>(key, query, decay, e.K, tile.state, tile.stride, change, sums);
+      for (int n = 0; n < kGroup; ++n) change[n] = hn::Mul(beta, change[n]);
+    }
+    update_state<kByChannel, kRule>(at, e.K, tile.state, tile.stride, change, read, sums);
 #pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) sums[n] = hn::Mul(scale, sums[n]);
     store_columns(sums, tile.width, x.out + row * e.V + tile.begin);
+  }
+}
+
+template <bool kByChannel>
+HWY_INLINE void scan_by_rule(const Scan& x, const ScanTokens& tokens, const ScanTile& part) {
+  switch (x.e.rule) {
+    case ScanRule::kAdd: return scan_columns<kByChannel, ScanRule::kAdd>(x, tokens, part);
+    case ScanRule::kDelta: return scan_columns<kByChannel, ScanRule::kDelta>(x, tokens, part);
+    case ScanRule::kGeneral: return scan_columns<kByChannel, ScanRule::kGeneral>(x, tokens, part);
   }
 }
 
@@ -149,10 +170,7 @@ void scan_tile(const Scan& x, const ScanTokens& tokens, const ScanTile& tile) {
   for (int64_t from = 0; from < tile.width; from += kGroupColumns) {
     const ScanTile part = {tile.head, tile.begin + from, std::min(kGroupColumns, tile.width - from),
                            tile.state + from, tile.stride};
-    if (x.e.decays_by_channel)
-      x.e.corrects ? scan_columns<true, true>(x, tokens, part) : scan_columns<true, false>(x, tokens, part);
-    else
-      x.e.corrects ? scan_columns<false, true>(x, tokens, part) : scan_columns<false, false>(x, tokens, part);
+    x.e.decays_by_channel ? scan_by_rule<true>(x, tokens, part) : scan_by_rule<false>(x, tokens, part);
   }
 }
 
@@ -179,15 +197,18 @@ Status require_channels(const ScanShape& e) {
   return Status(StatusCode::kUnsupported, "keys without channels: the reference kernel takes them");
 }
 
-// Operands q, k, v, log_decay, beta from `first` on; exponentials of the decays go to `decays`.
+// Operands q, k, v, log_decay, and beta or a, b from `first` on; exponentials of the decays go to `decays`.
 Scan scan_of(const ScanShape& e, const LaunchArgs& args, int first, float* decays) {
   const float* log_decay = args.in<float>(first + 3);
   constexpr int64_t kGrain = 4096;  // exponentials of a task
   args.pool.parallel_ranges(e.B * e.T * e.H * e.decays(), kGrain, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(exp_all)(log_decay, decays, begin, end);
   });
-  return {e,      args.in<float>(first), args.in<float>(first + 1), args.in<float>(first + 2),
-          decays, args.in<float>(first + 4), args.out<float>(0)};
+  Scan x = {.e = e, .q = args.in<float>(first), .k = args.in<float>(first + 1), .v = args.in<float>(first + 2)};
+  x.decay = decays, x.out = args.out<float>(0);
+  (e.is_general() ? x.a : x.beta) = args.in<float>(first + 4);
+  if (e.is_general()) x.b = args.in<float>(first + 5);
+  return x;
 }
 
 int64_t decay_bytes(const ScanShape& e) {
@@ -241,7 +262,7 @@ Result<PreparedKernel> prepare_state_scan_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const ScanShape e(spec, 0);
   TSR_RETURN_IF_ERROR(require_channels(e));
-  const bool has_segments = spec.input_count() == 6;
+  const bool has_segments = spec.input_count() > e.operand_count();
   const int64_t tiles = tiles_of(e.V);
   return simd_prepared(
       spec, e.flops(), make_kernel([=](const LaunchArgs& args) {
@@ -249,7 +270,7 @@ Result<PreparedKernel> prepare_state_scan_simd(const KernelSpec& spec) {
         args.pool.parallel_for(e.B * e.H * tiles, [&](int64_t task) {
           const int64_t b = task / tiles / e.H, begin = task % tiles * kTileColumns;
           Scratch scratch(args.pool, e.K * kTileColumns);
-          scan_sequence(x, has_segments ? args.in<int32_t>(5) + b * e.T : nullptr, b,
+          scan_sequence(x, has_segments ? args.in<int32_t>(e.operand_count()) + b * e.T : nullptr, b,
                         {task / tiles % e.H, begin, std::min(kTileColumns, e.V - begin),
                          scratch.floats(e.K * kTileColumns), kTileColumns});
         });
@@ -263,10 +284,11 @@ Result<PreparedKernel> prepare_state_scan_rows_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_channels(e));
   const int64_t R = spec.input_dims(0)[0], tokens = e.B * e.T, state_count = spec.input_elements(0);
   const int64_t tiles = tiles_of(e.V), lists = decay_bytes(e);
+  const int row_operand = 1 + e.operand_count();
   return simd_prepared(
       spec, e.flops(), make_kernel([=](const LaunchArgs& args) {
         auto* const memory = static_cast<std::byte*>(args.workspace);
-        const RowTokens by_row(R, args.in<int32_t>(6), tokens, memory + lists);
+        const RowTokens by_row(R, args.in<int32_t>(row_operand), tokens, memory + lists);
         const Scan x = scan_of(e, args, 1, reinterpret_cast<float*>(memory));
         float* const state = args.out<float>(1);
         if (args.inputs[0] != state) std::copy_n(args.in<float>(0), state_count, state);
@@ -275,7 +297,7 @@ Result<PreparedKernel> prepare_state_scan_rows_simd(const KernelSpec& spec) {
         args.pool.parallel_for(by_row.active_count() * e.H * tiles, [&](int64_t task) {
           const int64_t row = by_row.active(task / tiles / e.H), h = task / tiles % e.H;
           const int64_t begin = task % tiles * kTileColumns;
-          scan_kept(x, args.in<int32_t>(7), by_row.of(row),
+          scan_kept(x, args.in<int32_t>(row_operand + 1), by_row.of(row),
                     {h, begin, std::min(kTileColumns, e.V - begin), state + (row * e.H + h) * e.K * e.V + begin, e.V},
                     args.pool);
         });

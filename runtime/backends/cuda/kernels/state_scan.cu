@@ -2,38 +2,12 @@
 // the step that a token comes in.
 #include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/recurrent_kernels.h"
-#include "runtime/backends/cuda/kernels/row_tokens.cuh"
+#include "runtime/backends/cuda/kernels/scan_tokens.cuh"
 #include "runtime/backends/cuda/kernels/state_scan.cuh"
 
 namespace tessera::cuda {
 
 namespace {
-
-// The tokens of a sequence, each segment from a state of zeros.
-template <class W>
-struct WholeTokens {
-  const int32_t* segments;  // may be null
-  int64_t T;
-  __device__ int64_t count(int64_t) const { return T; }
-  __device__ int64_t token(int64_t sequence, int64_t i) const { return sequence * T + i; }
-  __device__ bool starts(int64_t token) const {
-    return token % T == 0 || (segments != nullptr && segments[token] != segments[token - 1]);
-  }
-  __device__ W* state(int64_t) const { return nullptr; }
-};
-
-// The tokens of a step that continue a row of state.
-template <class W>
-struct StepTokens {
-  RowTokens rows;
-  const int32_t* position;
-  W* states;
-  int64_t row_size;
-  __device__ int64_t count(int64_t row) const { return rows.count[row]; }
-  __device__ int64_t token(int64_t row, int64_t i) const { return rows.list[row * rows.tokens + i]; }
-  __device__ bool starts(int64_t token) const { return position[token] == 0; }
-  __device__ W* state(int64_t row) const { return states + row * row_size; }
-};
 
 template <int kColumns, class T, class S, class Tokens>
 __global__ void __launch_bounds__(kScanThreads)
@@ -57,22 +31,26 @@ __global__ void __launch_bounds__(kScanThreads)
   each_channel([&](int64_t i, W& s) { s = kept != nullptr && is_there ? kept[(h * e.K + i) * e.V + v] : W(0); });
   for (int64_t n = 0; n < count; ++n) {
     const int64_t token = tokens.token(sequence, n), row = token * e.H + h;
-    const T *key = x.k + (token * e.G + g) * e.K, *query = x.q + (token * e.G + g) * e.K;
+    const int64_t keys = (token * e.G + g) * e.K;
+    const T *key = x.k + keys, *query = x.q + keys;
     const W* log_decay = x.log_decay + row * e.decays();
     const bool starts = tokens.starts(token);
     const W factor = e.decays_by_channel ? W(0) : exp(log_decay[0]);
     W dot = 0;
     each_channel([&](int64_t i, W& s) {
-      s = starts ? W(0) : s * (e.decays_by_channel ? exp(log_decay[i]) : factor);
-      dot += s * widen(key[i]);
+      const W before = starts ? W(0) : s;
+      s = before * (e.decays_by_channel ? exp(log_decay[i]) : factor);
+      dot += e.is_general() ? before * widen(x.a[keys + i]) : s * widen(key[i]);
     });
     // Both sums have a barrier: dots and results are read before they are written again.
     dot = block.sum_slices(dot, dots);
-    const W value = is_there ? widen(x.v[row * e.V + v]) : W(0);
-    const W change = widen(x.beta[row]) * (e.corrects ? value - dot : value);
+    W change = is_there ? widen(x.v[row * e.V + v]) : W(0);
+    if (e.rule == ScanRule::kDelta) change -= dot;
+    if (!e.is_general()) change *= widen(x.beta[row]);
     W result = 0;
     each_channel([&](int64_t i, W& s) {
       s += widen(key[i]) * change;
+      if (e.is_general()) s += widen(x.b[keys + i]) * dot;
       result += s * widen(query[i]);
     });
     result = block.sum_slices(result, results);
@@ -122,8 +100,8 @@ PreparedKernel scan_prepared(const KernelSpec& spec, const ScanShape& e, std::un
 
 }  // namespace
 
-// q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or [B, T, H, K], beta [B, T, H], segments [B, T]
-//   -> o [B, T, H, V]
+// q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or [B, T, H, K], beta [B, T, H] or a, b [B, T, G, K],
+// segments [B, T] -> o [B, T, H, V]
 Result<PreparedKernel> prepare_state_scan(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -131,10 +109,11 @@ Result<PreparedKernel> prepare_state_scan(const KernelSpec& spec) {
       using S = decltype(beta);
       const ScanShape e(spec, 0);
       TSR_RETURN_IF_ERROR(check_scan<Wide<T>>(e, e.B));
-      const bool has_segments = spec.input_count() == 6;
+      const int segments = e.operand_count();
+      const bool has_segments = spec.input_count() > segments;
       return scan_prepared(spec, e, make_kernel([=](const LaunchArgs& args) {
-                             launch_scan(args, e, ScanOperands<T, S>(args, 0),
-                                         WholeTokens<Wide<T>>{has_segments ? args.in<int32_t>(5) : nullptr, e.T}, e.B);
+                             const int32_t* numbers = has_segments ? args.in<int32_t>(segments) : nullptr;
+                             launch_scan(args, e, ScanOperands<T, S>(e, args, 0), WholeTokens<Wide<T>>{numbers, e.T}, e.B);
                            }),
                            0);
     });
@@ -150,14 +129,14 @@ Result<PreparedKernel> prepare_state_scan_rows(const KernelSpec& spec) {
       using S = decltype(beta);
       const ScanShape e(spec, 1);
       const int64_t R = spec.input_dims(0)[0], tokens = e.B * e.T;
+      const int row = 1 + e.operand_count();
       TSR_RETURN_IF_ERROR(check_scan<W>(e, R));
       const int64_t state_bytes = spec.input_elements(0) * static_cast<int64_t>(sizeof(W));
       return scan_prepared(spec, e, make_kernel([=](const LaunchArgs& args) -> Status {
-                             const RowTokens lists(R, tokens, args.in<int32_t>(6), args.workspace);
+                             const RowTokens lists(R, tokens, args.in<int32_t>(row), args.workspace);
                              TSR_RETURN_IF_ERROR(begin_rows(args, lists, args.out<T>(0), e.H * e.V, state_bytes));
-                             launch_scan(
-                                 args, e, ScanOperands<T, S>(args, 1),
-                                 StepTokens<W>{lists, args.in<int32_t>(7), args.out<W>(1), e.H * e.K * e.V}, R);
+                             const StepTokens<W> step{lists, args.in<int32_t>(row + 1), args.out<W>(1), e.H * e.K * e.V};
+                             launch_scan(args, e, ScanOperands<T, S>(e, args, 1), step, R);
                              return {};
                            }),
                            RowTokens::bytes(R, tokens));

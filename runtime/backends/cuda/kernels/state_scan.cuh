@@ -9,12 +9,15 @@
 
 namespace tessera::cuda {
 
+enum class ScanRule : uint8_t { kAdd, kDelta, kGeneral };
+
 struct ScanShape {
   int64_t B, T, G, K, H, V;
-  bool decays_by_channel, corrects;
+  bool decays_by_channel;
+  ScanRule rule;
   double scale;
 
-  // q is operand `q`, followed by k, v, log_decay, beta.
+  // q is operand `q`, followed by k, v, log_decay, and beta or with rule general a, b.
   ScanShape(const KernelSpec& spec, int q)
       : B(spec.input_dims(q)[0]),
         T(spec.input_dims(q)[1]),
@@ -23,31 +26,39 @@ struct ScanShape {
         H(spec.input_dims(q + 2)[2]),
         V(spec.input_dims(q + 2)[3]),
         decays_by_channel(spec.input_dims(q + 3).size() == 4),
-        corrects(spec.string("rule") == "delta"),
+        rule(spec.string("rule") == "general" ? ScanRule::kGeneral
+             : spec.string("rule") == "delta" ? ScanRule::kDelta
+                                              : ScanRule::kAdd),
         scale(spec.f64("scale")) {
     if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(K > 0 ? K : 1));
   }
   __host__ __device__ int64_t group() const { return G > 0 ? H / G : 0; }
   __host__ __device__ int64_t decays() const { return decays_by_channel ? K : 1; }
+  __host__ __device__ bool is_general() const { return rule == ScanRule::kGeneral; }
+  int operand_count() const { return is_general() ? 6 : 5; }
   double flops() const {
-    return static_cast<double>(B * T * H) * static_cast<double>(K * V) * (corrects ? 7 : 5);
+    const int of_number = is_general() ? 9 : rule == ScanRule::kDelta ? 7 : 5;
+    return static_cast<double>(B * T * H) * static_cast<double>(K * V) * of_number;
   }
 };
 
-// S: the type of beta, T or Wide<T>.
+// S: the type of beta, T or Wide<T>. With rule general a and b are there in place of beta.
 template <class T, class S>
 struct ScanOperands {
   using W = Wide<T>;
   const T *q, *k, *v;
   const W* log_decay;
   const S* beta;
+  const T *a, *b;
 
-  ScanOperands(const LaunchArgs& args, int first)
+  ScanOperands(const ScanShape& e, const LaunchArgs& args, int first)
       : q(args.in<T>(first)),
         k(args.in<T>(first + 1)),
         v(args.in<T>(first + 2)),
         log_decay(args.in<W>(first + 3)),
-        beta(args.in<S>(first + 4)) {}
+        beta(e.is_general() ? nullptr : args.in<S>(first + 4)),
+        a(e.is_general() ? args.in<T>(first + 4) : nullptr),
+        b(e.is_general() ? args.in<T>(first + 5) : nullptr) {}
 };
 
 // f(S{}) for the type of beta, next to operands of T.

@@ -12,28 +12,31 @@ constexpr int kGradColumns = 8;
 constexpr int64_t kChunk = 64;
 using GradBlock = ScanBlock<kGradColumns>;
 
-// Memory of a block: states [K][kGradColumns] before chunks and before the tokens of a chunk, v - S^T k of these, and sums.
+// Memory of a block: states [K][kGradColumns] before chunks and before the tokens of a chunk, v - S^T k of these or with rule
+// general S^T a, and sums.
 template <class W>
 struct GradScratch {
-  W *kept, *before, *gap;  // [chunks], [kChunk], [kChunk][kGradColumns]
-  W *dq, *dk, *dbeta;      // [T][K], [T][K], [T]
+  W *kept, *before, *read;         // [chunks], [kChunk], [kChunk][kGradColumns]
+  W *dq, *dk, *dbeta, *da, *db;    // [T][K], [T][K], [T]; with rule general [T][K] twice
 
   __host__ __device__ static int64_t count(const ScanShape& e) {
     const int64_t chunks = (e.T + kChunk - 1) / kChunk, state = e.K * kGradColumns;
-    return (chunks + kChunk) * state + kChunk * kGradColumns + e.T * (2 * e.K + 1);
+    return (chunks + kChunk) * state + kChunk * kGradColumns + e.T * ((e.is_general() ? 4 : 2) * e.K + 1);
   }
   __device__ GradScratch(const ScanShape& e, W* memory) {
     const int64_t chunks = (e.T + kChunk - 1) / kChunk, state = e.K * kGradColumns;
     kept = memory;
     before = kept + chunks * state;
-    gap = before + kChunk * state;
-    dq = gap + kChunk * kGradColumns;
+    read = before + kChunk * state;
+    dq = read + kChunk * kGradColumns;
     dk = dq + e.T * e.K;
     dbeta = dk + e.T * e.K;
+    da = dbeta + e.T;
+    db = da + e.T * e.K;
   }
 };
 
-// GradHead: what a block's threads share. A thread touches the numbers of its column and channels alone, except for `gap`.
+// GradHead: what a block's threads share. A thread touches the numbers of its column and channels alone, except for `read`.
 template <class T, class S>
 struct GradHead {
   using W = Wide<T>;
@@ -44,6 +47,7 @@ struct GradHead {
   T *dq, *dk, *dv;
   W* dlog_decay;
   S* dbeta;
+  T *da, *db;
 };
 
 template <class T, class S>
@@ -53,7 +57,7 @@ struct GradThread {
   const ScanShape& e;
   GradScratch<W> scratch;
   W *state, *slope;  // [K][kGradColumns] in shared memory
-  W* part;           // [4][kWarps * kGradColumns], likewise
+  W* part;           // [6][kWarps * kGradColumns], likewise
   GradBlock block;
   int64_t b, g, h, v;  // v: of this thread
 
@@ -70,6 +74,9 @@ struct GradThread {
   __device__ W decay(int64_t t, int64_t i) const {
     return exp(x.x.log_decay[row(t) * e.decays() + (e.decays_by_channel ? i : 0)]);
   }
+  __device__ W value(int64_t t) const { return is_there() ? widen(x.x.v[row(t) * e.V + v]) : W(0); }
+  // What k is multiplied by.
+  __device__ W change_of(int64_t t, W read) const { return e.is_general() ? value(t) : widen(x.x.beta[row(t)]) * read; }
   // Two places by turns: what one token reads, the next does not write.
   __device__ W* parts(int64_t t, int which) const {
     return part + (2 * which + t % 2) * GradBlock::kWarps * kGradColumns;
@@ -84,64 +91,90 @@ struct GradThread {
         const W s = is_first ? W(0) : state[at];
         before[at] = s;
         state[at] = s * decay(t, i);
-        dot += state[at] * widen(x.x.k[key(t, i)]);
+        dot += e.is_general() ? s * widen(x.x.a[key(t, i)]) : state[at] * widen(x.x.k[key(t, i)]);
       });
       dot = block.sum_slices(dot, parts(t, 0));
-      W gap = is_there() ? widen(x.x.v[row(t) * e.V + v]) : W(0);
-      if (e.corrects) gap -= dot;
-      if (block.slice == 0) scratch.gap[(t - begin) * kGradColumns + block.column] = gap;
-      const W change = widen(x.x.beta[row(t)]) * gap;
-      each_channel([&](int64_t i, int64_t at) { state[at] += widen(x.x.k[key(t, i)]) * change; });
+      const W read = e.is_general() ? dot : value(t) - (e.rule == ScanRule::kDelta ? dot : W(0));
+      if (block.slice == 0) scratch.read[(t - begin) * kGradColumns + block.column] = read;
+      const W change = change_of(t, read);
+      each_channel([&](int64_t i, int64_t at) {
+        state[at] += widen(x.x.k[key(t, i)]) * change;
+        if (e.is_general()) state[at] += widen(x.x.b[key(t, i)]) * read;
+      });
     }
-    __syncthreads();  // gaps are read by all
+    __syncthreads();  // what was read is read by all
   }
 
   __device__ void back(int64_t t, int64_t begin) const {
     const W* const before = scratch.before + (t - begin) * e.K * kGradColumns;
-    const W gap = scratch.gap[(t - begin) * kGradColumns + block.column], beta = widen(x.x.beta[row(t)]);
+    const W read = scratch.read[(t - begin) * kGradColumns + block.column], change = change_of(t, read);
     const W out = is_there() ? static_cast<W>(e.scale) * widen(x.dout[row(t) * e.V + v]) : W(0);
-    W dot = 0;
+    W dot = 0, dread = 0;
     each_channels_together([&](int64_t i, int64_t at, bool is_real) {
-      const W k = is_real ? widen(x.x.k[key(t, i)]) : W(0);
-      W after = 0;
+      W after = 0, db = 0;
       if (is_real) {
-        after = before[at] * decay(t, i) + k * beta * gap;
+        const W k = widen(x.x.k[key(t, i)]);
+        after = before[at] * decay(t, i) + k * change;
         slope[at] += widen(x.x.q[key(t, i)]) * out;
         dot += slope[at] * k;
+        if (e.is_general()) {
+          const W b = widen(x.x.b[key(t, i)]);
+          after += b * read;
+          db = slope[at] * read;
+          dread += slope[at] * b;
+        }
       }
-      after = block.sum_columns(out * after);
-      if (is_real && block.column == 0) scratch.dq[t * e.K + i] += after;
+      add_of_columns(scratch.dq, t, i, out * after, is_real);
+      if (e.is_general()) add_of_columns(scratch.db, t, i, db, is_real);
     });
     dot = block.sum_slices(dot, parts(t, 0));
-    const W dgap = beta * dot;
-    if (block.slice == 0 && is_there()) x.dv[row(t) * e.V + v] = narrow<T>(dgap);
-    const W dbeta = block.sum_columns(gap * dot);
-    if (threadIdx.x == 0) scratch.dbeta[t] += dbeta;
-    finish_back(t, before, beta * gap, e.corrects ? dgap : W(0));
+    const W dvalue = e.is_general() ? dot : widen(x.x.beta[row(t)]) * dot;
+    if (block.slice == 0 && is_there()) x.dv[row(t) * e.V + v] = narrow<T>(dvalue);
+    if (e.is_general()) {
+      dread = block.sum_slices(dread, parts(t, 2));
+    } else {
+      dread = e.rule == ScanRule::kDelta ? -dvalue : W(0);
+      const W dbeta = block.sum_columns(read * dot);
+      if (threadIdx.x == 0) scratch.dbeta[t] += dbeta;
+    }
+    finish_back(t, before, change, dread);
   }
 
-  // dk, the gradient of the decay, and that of the state before.
-  __device__ void finish_back(int64_t t, const W* before, W change, W dgap) const {
+  // Adds the sum over the columns to sums [T][K].
+  __device__ void add_of_columns(W* sums, int64_t t, int64_t i, W value, bool is_real) const {
+    value = block.sum_columns(value);
+    if (is_real && block.column == 0) sums[t * e.K + i] += value;
+  }
+
+  // dk, da, the gradient of the decay, and that of the state before; dread: of S^T k or S^T a.
+  __device__ void finish_back(int64_t t, const W* before, W change, W dread) const {
     const bool is_first = starts(t);
     W* const ddecay = x.dlog_decay + row(t) * e.decays();
     W decay_sum = 0;
     each_channels_together([&](int64_t i, int64_t at, bool is_real) {
-      W dk = 0, term = 0;
+      W dk = 0, da = 0, term = 0;
       if (is_real) {
         const W factor = decay(t, i), decayed = before[at] * factor;
-        dk = slope[at] * change - decayed * dgap;
-        const W rest = slope[at] - widen(x.x.k[key(t, i)]) * dgap;
+        W rest = slope[at];
+        dk = rest * change;
+        if (e.rule == ScanRule::kDelta) {
+          dk += decayed * dread;
+          rest += widen(x.x.k[key(t, i)]) * dread;
+        }
         term = rest * decayed;
-        slope[at] = is_first ? W(0) : factor * rest;
+        rest *= factor;
+        if (e.is_general()) {
+          da = before[at] * dread;
+          rest += widen(x.x.a[key(t, i)]) * dread;
+        }
+        slope[at] = is_first ? W(0) : rest;
       }
-      dk = block.sum_columns(dk);
-      if (is_real && block.column == 0) scratch.dk[t * e.K + i] += dk;
-      if (!e.decays_by_channel) {
+      add_of_columns(scratch.dk, t, i, dk, is_real);
+      if (e.is_general()) add_of_columns(scratch.da, t, i, da, is_real);
+      if (e.decays_by_channel)
+        add_of_columns(ddecay, 0, i, term, is_real);
+      else
         decay_sum += term;
-        return;
-      }
-      term = block.sum_columns(term);
-      if (is_real && block.column == 0) ddecay[i] += term;
     });
     if (e.decays_by_channel) return;
     decay_sum = block.sum_columns(block.sum_slices(decay_sum, parts(t, 1)));
@@ -169,7 +202,7 @@ struct GradThread {
       each_channel([&](int64_t, int64_t at) { state[at] = chunk == 0 ? W(0) : scratch.kept[chunk * size + at]; });
       scan_chunk(begin, end);
       for (int64_t t = end - 1; t >= begin; --t) back(t, begin);
-      __syncthreads();  // before gaps are written again
+      __syncthreads();  // before what was read is written again
     }
   }
 };
@@ -178,7 +211,7 @@ template <class T, class S>
 __global__ void __launch_bounds__(kScanThreads) scan_grad_kernel(GradHead<T, S> x, Wide<T>* memory) {
   using W = Wide<T>;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ W part[4 * GradBlock::kWarps * kGradColumns];
+  __shared__ W part[6 * GradBlock::kWarps * kGradColumns];
   const ScanShape& e = x.e;
   W* const state = reinterpret_cast<W*>(shared);
   GradThread<T, S> thread{x,
@@ -198,7 +231,10 @@ __global__ void __launch_bounds__(kScanThreads) scan_grad_kernel(GradHead<T, S> 
     for (int64_t t = 0; t < e.T; ++t)
       for (int64_t i = thread.block.slice; is_owner && i < e.K; i += GradBlock::kSlices) body(t, i);
   };
-  each_sum([&](int64_t t, int64_t i) { sums.dq[t * e.K + i] = sums.dk[t * e.K + i] = W(0); });
+  each_sum([&](int64_t t, int64_t i) {
+    sums.dq[t * e.K + i] = sums.dk[t * e.K + i] = W(0);
+    if (e.is_general()) sums.da[t * e.K + i] = sums.db[t * e.K + i] = W(0);
+  });
   for (thread.h = thread.g * e.group(); thread.h < (thread.g + 1) * e.group(); ++thread.h) {
     if (e.decays_by_channel)
       each_sum([&](int64_t t, int64_t i) { x.dlog_decay[thread.row(t) * e.K + i] = W(0); });
@@ -210,18 +246,22 @@ __global__ void __launch_bounds__(kScanThreads) scan_grad_kernel(GradHead<T, S> 
       thread.v = first + thread.block.column;
       thread.columns();
     }
-    for (int64_t t = 0; threadIdx.x == 0 && t < e.T; ++t) x.dbeta[thread.row(t)] = narrow<S>(sums.dbeta[t]);
+    for (int64_t t = 0; threadIdx.x == 0 && !e.is_general() && t < e.T; ++t)
+      x.dbeta[thread.row(t)] = narrow<S>(sums.dbeta[t]);
   }
   each_sum([&](int64_t t, int64_t i) {
     x.dq[thread.key(t, i)] = narrow<T>(sums.dq[t * e.K + i]);
     x.dk[thread.key(t, i)] = narrow<T>(sums.dk[t * e.K + i]);
+    if (!e.is_general()) return;
+    x.da[thread.key(t, i)] = narrow<T>(sums.da[t * e.K + i]);
+    x.db[thread.key(t, i)] = narrow<T>(sums.db[t * e.K + i]);
   });
 }
 
 }  // namespace
 
-// dout [B, T, H, V], q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or [B, T, H, K], beta [B, T, H],
-// segments [B, T] -> dq, dk, dv, dlog_decay, dbeta
+// dout [B, T, H, V], q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or [B, T, H, K], beta [B, T, H] or
+// a, b [B, T, G, K], segments [B, T] -> dq, dk, dv, dlog_decay, and dbeta or da, db
 Result<PreparedKernel> prepare_state_scan_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -233,20 +273,23 @@ Result<PreparedKernel> prepare_state_scan_grad(const KernelSpec& spec) {
       if (constexpr size_t kMostShared = 40 * 1024; shared_bytes > kMostShared)
         return Status(StatusCode::kUnsupported, format("keys of {} channels: at most {}", e.K,
                                                        kMostShared / (2 * kGradColumns * sizeof(W))));
-      const bool has_segments = spec.input_count() == 7;
+      const int segments = 1 + e.operand_count();
+      const bool has_segments = spec.input_count() > segments;
       const int64_t blocks = e.B * e.G, workspace_bytes = blocks * GradScratch<W>::count(e) * int64_t{sizeof(W)};
       PreparedKernel prepared = memory_bound(
           spec, make_kernel([=](const LaunchArgs& args) {
             if (blocks == 0) return;
             const GradHead<T, S> head{e,
-                                      ScanOperands<T, S>(args, 1),
+                                      ScanOperands<T, S>(e, args, 1),
                                       args.in<T>(0),
-                                      has_segments ? args.in<int32_t>(6) : nullptr,
+                                      has_segments ? args.in<int32_t>(segments) : nullptr,
                                       args.out<T>(0),
                                       args.out<T>(1),
                                       args.out<T>(2),
                                       args.out<W>(3),
-                                      args.out<S>(4)};
+                                      e.is_general() ? nullptr : args.out<S>(4),
+                                      e.is_general() ? args.out<T>(4) : nullptr,
+                                      e.is_general() ? args.out<T>(5) : nullptr};
             scan_grad_kernel<T, S><<<static_cast<unsigned>(blocks), kScanThreads, shared_bytes, args.stream>>>(
                 head, static_cast<W*>(args.workspace));
           }),
