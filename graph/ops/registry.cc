@@ -129,6 +129,9 @@ extern const OpDef kScaledMatmul;
 extern const OpDef kScaledMatmulWeightGrad;
 extern const OpDef kSelectRow;
 extern const OpDef kSelectRows;
+extern const OpDef kSelectiveScan;
+extern const OpDef kSelectiveScanGrad;
+extern const OpDef kSelectiveScanRows;
 extern const OpDef kSgdUpdate;
 extern const OpDef kSgdUpdateStochastic;
 extern const OpDef kSigmoid;
@@ -287,6 +290,9 @@ std::span<const OpDef* const> table() {
       &kScaledMatmulWeightGrad,
       &kSelectRow,
       &kSelectRows,
+      &kSelectiveScan,
+      &kSelectiveScanGrad,
+      &kSelectiveScanRows,
       &kSgdUpdate,
       &kSgdUpdateStochastic,
       &kSigmoid,

@@ -338,6 +338,12 @@ std::vector<Subject> subjects(DType dtype, bool small) {
                  {},
                  0,
                  2});
+  const TensorType channels = of({1, prompt, 4096}), steps = wide({1, prompt, 4096}), rates = wide({4096, 16});
+  const TensorType numbers = of({1, prompt, 16});
+  const double selective = 14.0 * 4096 * 16 * static_cast<double>(prompt);
+  all.push_back({"selective_scan", {channels, steps, rates, numbers, numbers}, {}, selective});
+  all.push_back({"selective_scan_grad", {channels, channels, steps, rates, numbers, numbers}, {}, 3 * selective});
+  all.push_back({"selective_scan", {channels, steps}, {{"expand", int64_t{0}}}, 0});
   all.push_back({"causal_conv", {of({1, prompt, 6144}), of({6144, 4})}, {{"activation", std::string("silu")}}, 0});
   // At a temperature of 0.47, as `fill` has it: the head of probability 0.47, of all tokens and of 65.
   for (const auto& [tokens, top_k_below] : {std::pair(n(152064), 0), std::pair(n(32000), 100)})
