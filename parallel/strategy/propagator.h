@@ -41,6 +41,7 @@ class Propagator {
 
   // --- propagator_factors.cc: the factor that an axis goes to ---
   void assign_sequence(NodeId id, NodePlan& plan) const;
+  void assign_beside_sequence(NodeId id, NodePlan& plan) const;
   const Factor* factor_instead_of_sequence(NodeId id, const NodePlan& plan) const;
   Status assign_meeting(NodeId id, NodePlan& plan);
   Status assign_experts(NodeId id, NodePlan& plan) const;

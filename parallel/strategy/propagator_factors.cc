@@ -4,6 +4,7 @@
 #include "graph/base/text.h"
 #include "parallel/sharding/schedule.h"
 #include "parallel/strategy/propagator.h"
+#include "parallel/strategy/rule_factors.h"
 
 namespace tessera {
 
@@ -11,22 +12,6 @@ namespace {
 
 bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::ranges::find(axes, axis) != axes.end();
-}
-
-bool has(const ShardingRule::OperandDims& dims, char factor) {
-  return std::ranges::any_of(dims,
-                             [&](const std::string& dim) { return dim.find(factor) != std::string::npos; });
-}
-
-const Factor* major_of(const ShardingRule& rule, const std::string& dim) {
-  const MajorFactor major = major_factor(rule, dim);
-  return major.name == 0 ? nullptr : rule.find(major.name);
-}
-
-bool sees_earlier_only(const Node& node) {
-  for (const Attr& attr : node.attrs)
-    if (attr.name == "causal" && attr.value == AttrValue(int64_t{1})) return true;
-  return false;
 }
 
 }  // namespace
@@ -98,85 +83,6 @@ int64_t Propagator::carried_elements(NodeId id, AxisId axis) const {
     for (const int i : rule(id).linear[static_cast<size_t>(plan.carry_set)])
       elements = std::max(elements, graph_.type(node(id).inputs[static_cast<size_t>(i)]).shape.elements());
   return elements;
-}
-
-// --- context
-// ---------------------------------------------------------------------------------------------------
-
-// Sums over tokens (slots of experts) have no sequence, but are split
-// along the dim after the batch, onto which the sum is scattered.
-const Factor* Propagator::factor_instead_of_sequence(NodeId id, const NodePlan& plan) const {
-  const Node& it = node(id);
-  const AxisId axis = *axes_.context;
-  const bool makes_gradient = gradient_of_[index(it.outputs[0])] != kNoTensor;
-  for (size_t i = 0; i < it.inputs.size(); ++i) {
-    if (!reads_input(it, i) || !placed_[index(it.inputs[i])]) continue;
-    const ShardingSpec& spec = now_[index(it.inputs[i])];
-    const auto after_batch = static_cast<size_t>(dims_.batch[index(it.inputs[i])] + 1);
-    const Factor* factor = factor_along(id, spec, rule(id).inputs[i], axis);
-    if (factor == nullptr && contains(spec.partial, axis) && after_batch > 0 &&
-        after_batch + 1 < spec.dims.size())
-      factor = major_of(rule(id), rule(id).inputs[i][after_batch]);
-    if (factor != nullptr && (factor->kind == FactorKind::kPass || makes_gradient) &&
-        admits(id, plan, *factor, axis))
-      return factor;
-  }
-  return nullptr;
-}
-
-void Propagator::assign_sequence(NodeId id, NodePlan& plan) const {
-  if (!axes_.context || sequence_whole_) return;
-  const std::string& factors = dims_.sequence_factors[index(id)];
-  if (factors.empty())
-    if (const Factor* factor = factor_instead_of_sequence(id, plan)) set(id, plan, *factor, {*axes_.context});
-  if (factors.empty() || (factors.size() > 1 && options_.spec.context == ContextForm::kUlysses)) return;
-  const Factor* factor = rule(id).find(factors[0]);
-  if (admits(id, plan, *factor, *axes_.context)) set(id, plan, *factor, {*axes_.context});
-}
-
-// Two sequences meet: queries and keys.
-Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
-  if (!axes_.context || sequence_whole_) return {};
-  const std::string& factors = dims_.sequence_factors[index(id)];
-  if (factors.size() < 2) return {};
-  const AxisId axis = *axes_.context;
-  const StrategySpec& spec = options_.spec;
-  // A result with both (weights that mix tokens) is no sum
-  // that could travel with the keys, so these are gathered.
-  const bool crosses = std::ranges::any_of(rule(id).outputs, [&](const ShardingRule::OperandDims& dims) {
-    return has(dims, factors[0]) && has(dims, factors[1]);
-  });
-  if (spec.context == ContextForm::kRing && uses(plan, axis) && !crosses) {
-    plan.chunk_factor = factors[1];
-    plan.chunks = spec.cp;
-    plan.chunk_order = ChunkOrder::kRotating;
-    const Factor* rows = rule(id).find(factors[0]);
-    if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
-  }
-  if (spec.context != ContextForm::kUlysses) return {};
-  // A factor common to all operands along a sequence, except document numbers (segments): heads.
-  const Factor* heads = nullptr;
-  for (const Factor& factor : rule(id).factors) {
-    bool everywhere = factor.kind == FactorKind::kPass && &factor != batch_factor(id) &&
-                      factors.find(factor.name) == std::string::npos;
-    for (size_t i = 0; i < node(id).inputs.size(); ++i)
-      if (dims_.sequence[index(node(id).inputs[i])] >= 0 &&
-          info(graph_.type(node(id).inputs[i]).dtype).is_float)
-        everywhere = everywhere && has(rule(id).inputs[i], factor.name);
-    if (everywhere && heads == nullptr) heads = &factor;
-  }
-  if (heads != nullptr && admits(id, plan, *heads, axis)) {
-    set(id, plan, *heads, {axis});
-    return {};
-  }
-  const std::vector<AxisId>* already = heads == nullptr ? nullptr : axes_of(plan, heads->name);
-  const int64_t most =
-      heads == nullptr ? 1 : heads->extent / unit(id, *heads) / (already == nullptr ? 1 : parts(*already));
-  return Status(
-      StatusCode::kInvalidArgument,
-      format("cp=ulysses:{} does not fit {}: {} whole KV heads are left on a device; the nearest that "
-             "fits is cp=ulysses:{}",
-             spec.cp, describe(graph_, id), most, most));
 }
 
 // --- weights and features

@@ -1,0 +1,23 @@
+// Factors of a dim of an operand, or of its dims, in an op's sharding rule.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/sharding/units.h"
+
+namespace tessera {
+
+// Whether one of the dims has the factor.
+inline bool has(const ShardingRule::OperandDims& dims, char factor) {
+  return std::ranges::any_of(dims,
+                             [&](const std::string& dim) { return dim.find(factor) != std::string::npos; });
+}
+
+// The outermost factor of a dim with an extent above 1; null where there is none.
+inline const Factor* major_of(const ShardingRule& rule, const std::string& dim) {
+  const MajorFactor major = major_factor(rule, dim);
+  return major.name == 0 ? nullptr : rule.find(major.name);
+}
+
+}  // namespace tessera
