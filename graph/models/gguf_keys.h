@@ -69,6 +69,10 @@ class GgufKeys : public ForeignKeys {
   virtual void largest_scores(int64_t layers_of_largest) = 0;
   // A factor; 0 and absent: none.
   virtual void factor(std::string_view key, std::string_view ours, KeyForm form = KeyForm::kSame) = 0;
+  // A bound of logits; 0 and absent: none. Writers state 0, for llama.cpp bounds by 30 where the key is absent.
+  virtual void cap(std::string_view key, std::string_view ours) { real(key, ours, 0); }
+  // The number of last layers with keys and values of earlier ones; after windows.
+  virtual void shared_keys(std::string_view key) { size_or_zero(key, "shared_kv", 0); }
   // All layers but each `every`th rotate; the file does not state it.
   virtual void rope_layers(int64_t every) = 0;
   // Absent where there is none.

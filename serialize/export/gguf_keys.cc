@@ -154,6 +154,23 @@ class GgufKeyWriter final : public GgufKeys {
   void score_scale(std::string_view name) override { out_.f32(key(name), scale_of_scores()); }
   void largest_scores(int64_t) override {}
   void factor(std::string_view name, std::string_view ours, KeyForm form) override { real(name, ours, 1, form); }
+  void cap(std::string_view name, std::string_view ours) override { out_.f32(key(name), our_real(ours)); }
+  // In llama.cpp layers without a window read keys of the last layer with keys of its own, those with one of the layer before it.
+  void shared_keys(std::string_view name) override {
+    const int64_t shared = our_size("shared_kv"), own = m_->L - shared;
+    out_.u32(key(name), shared);
+    const auto has_window = [&](int64_t layer) { return !m_->windows.empty() && m_->windows[static_cast<size_t>(layer)] > 0; };
+    std::string note;
+    for (int64_t i = own; i < m_->L; ++i) {
+      const int64_t from = m_->kv_layers[static_cast<size_t>(i)], theirs = own - (has_window(i) ? 2 : 1);
+      if (from == theirs) continue;
+      const bool opens = theirs >= 0 && has_window(theirs) == has_window(i);
+      note = format("layer {} reads keys and values of layer {}, in llama.cpp those of layer {}: {}", i, from, theirs,
+                    opens ? "results differ" : "it will not open the file");
+      if (!opens) break;
+    }
+    if (!note.empty()) keys.notes.push_back(std::move(note));
+  }
   void optional_size(std::string_view name, std::string_view ours) override {
     if (const int64_t value = our_size(ours); value > 0) out_.u32(key(name), value);
   }

@@ -1,4 +1,4 @@
-"""Random models of transformers, their exact twins in f64, and the margins of their routers."""
+"""Random models of transformers, their exact twins in f64, these with llama.cpp's gelu, and the margins of routers."""
 import contextlib
 
 import torch
@@ -64,6 +64,25 @@ def load_exact(folder):
     if wrong:
         raise Failed(f"transformers on the exported folder: {wrong}")
     return in_f64(model)
+
+
+@contextlib.contextmanager
+def gelu_of_f16():
+    """The gelu of llama.cpp's build for CPUs: between -10 and 10 a table of f16, by arguments of f16."""
+    classes = transformers.activations.GELUTanh, transformers.activations.NewGELUActivation
+    own = [each.forward for each in classes]
+
+    def by_table(_, x):
+        value = torch.nn.functional.gelu(x.half().double(), approximate="tanh").half().to(x.dtype)
+        return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, value))
+
+    for each in classes:
+        each.forward = by_table
+    try:
+        yield
+    finally:
+        for each, forward in zip(classes, own):
+            each.forward = forward
 
 
 @contextlib.contextmanager

@@ -23,11 +23,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from exact_gradients import TIE, Gradients, neighbour
-from exact_models import all_f64, in_f64, load_exact, random_model, router_margins
+from exact_models import all_f64, gelu_of_f16, in_f64, load_exact, random_model, router_margins
 from family_configurations import drawn
 from family_models import MODELS, NOT_CONVERTED, VOCABULARY
 from image_text_models import models_with_images, text_part_error
-from llama_cpp_logits import GELU_LIMIT, Refused, is_installed, logits_of
+from llama_cpp_logits import Refused, is_installed, logits_of
 from tessera_c import Failed, Library
 
 PROMPT, TOKENS, EXPORTED = 8, 64, 24
@@ -194,8 +194,17 @@ class Check:
             return self.note(str(refusal).removeprefix("does not open exported.gguf: llama_model_load: error loading model: "), is_known)
         error = np.abs(theirs - ours[0]).max() / np.abs(ours[0]).max()
         said = [note for note in notes if "llama.cpp" in note]
-        limit = GELU_LIMIT if self.name.startswith(("gemma", "gpt2")) else 2 * self.limit  # of two programs, each with its error
+        limit = max(2 * self.limit, 1.5 * self.error_of_gelu(ids[:1]))  # of two programs, each with its error
         self.note(f"{error:.1e}" + (f" ({said[0]})" if said and error > limit else ""), error <= limit or bool(said))
+
+    def error_of_gelu(self, ids):
+        """By how much transformers' logits change with the gelu that llama.cpp has, of the largest one; 0: another activation."""
+        ids = torch.tensor(ids, dtype=torch.long)
+        with torch.no_grad(), all_f64():
+            exact = self.exact(ids).logits
+            with gelu_of_f16():
+                changed = self.exact(ids).logits
+        return ((changed - exact).abs().max() / exact.abs().max()).item()
 
     def converted(self, path):
         """The folder through llama.cpp's own converter, against transformers."""

@@ -11,6 +11,7 @@
 #include "graph/transform/adapters.h"
 #include "serialize/export/gguf_export.h"
 #include "serialize/export/huggingface_export.h"
+#include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 #include "serialize/quantization.h"
@@ -276,6 +277,43 @@ TEST_CASE("scaled rotations keep their words, or are written as factors") {
   CHECK(written(factors, "llama3-gguf")["rope_type"] == "longrope");
   CHECK(values_of(opened(scratch / "llama3-gguf")).at("rope_factors") ==
         values_of(factors).at("rope_factors"));
+}
+
+TEST_CASE("gguf files of gemma4 state that logits have no bound, and notes name layers whose keys llama.cpp takes from others") {
+  const ScratchFolder scratch;
+  const auto gemma = [](const std::string& windows, const std::string& sizes, int shared) {
+    const auto layers = 1 + std::ranges::count(windows, '|');
+    return model_of(format("gemma4:L={},C=12,H=6,KV=2,D=6,F=10,V=11,T=16,windows={},head_sizes={},shared_kv={},tied,rope_half", layers, windows,
+                           sizes, shared));
+  };
+  write_gguf(gemma("5|0", "6|8", 0), scratch / "m.gguf");
+  const auto metadata = open_gguf_metadata(*open_file(scratch / "m.gguf"));
+  REQUIRE_MESSAGE(metadata.ok(), metadata.status().to_string());
+  const Result<double> bound = metadata->real("gemma4.final_logit_softcapping", -1);
+  REQUIRE(bound.ok());
+  CHECK(*bound == 0);
+  struct Row {
+    const char *windows, *sizes;
+    int shared;
+    const char* note;  // empty: none
+  };
+  const Row rows[] = {
+      {"5|0|5|0", "6|8|6|8", 2, ""},
+      {"5|5|0|0", "6|6|8|8", 1, ""},
+      {"5|0|5|0", "6|8|6|8", 1, "layer 3 reads keys and values of layer 1, in llama.cpp those of layer 2: it will not open the file"},
+      {"5|0|0|5|0", "6|8|8|6|8", 2, "layer 3 reads keys and values of layer 0, in llama.cpp those of layer 1: it will not open the file"},
+      {"0|5|5|5", "8|6|6|6", 1, "layer 3 reads keys and values of layer 2, in llama.cpp those of layer 1: results differ"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.windows);
+    OpenedModel model = gemma(row.windows, row.sizes, row.shared);
+    const auto contents = gguf_contents(model, {});
+    REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
+    std::vector<std::string> notes;
+    for (const std::string& note : contents->notes)
+      if (note.find("llama.cpp") != note.npos) notes.push_back(note);
+    CHECK(notes == (*row.note == 0 ? std::vector<std::string>() : std::vector<std::string>{row.note}));
+  }
 }
 
 TEST_CASE("what others have no form for is refused by name") {

@@ -64,10 +64,10 @@ constexpr HuggingfaceClass kGemma4Classes[] = {
 void gemma4_gguf(GgufKeys& k) {
   k.decoder({.by_layer = true, .beside_dense = true});
   k.real("rope.freq_base_swa", "window_theta", 10000);
-  k.real("final_logit_softcapping", "logit_softcap", 0);
+  k.cap("final_logit_softcapping", "logit_softcap");
   k.windows({.every = 6, .has_pattern = true});
   k.window_heads();
-  k.size_or_zero("attention.shared_kv_layers", "shared_kv", 0);
+  k.shared_keys("attention.shared_kv_layers");
   k.size_or_zero("embedding_length_per_layer_input", "P", 0);
 }
 constexpr GgufArchitecture kGemma4Architectures[] = {
