@@ -214,7 +214,7 @@ TEST_CASE("token_bytes_are_what_tokens_stand_for_within_a_text") {
   data.eos = 2;
   data.unknown = 0;
   const auto tokens = test::ok(TokenBytes::create(*test::ok(Tokenizer::create(data))));
-  const std::vector<std::string> expected = {"", "", "", "\n", "\xC3", " a", "a", " ", " the", ""};
+  const std::vector<std::string> expected = {"", TokenBytes::control_bytes("<s>"), "", "\n", "\xC3", " a", "a", " ", " the", ""};
   for (int32_t id = 0; id < tokens->vocabulary_size(); ++id)
     CHECK(tokens->bytes(id) == expected[static_cast<size_t>(id)]);
   CHECK(tokens->ends_text(2));
@@ -232,7 +232,17 @@ TEST_CASE("token_bytes_are_what_tokens_stand_for_within_a_text") {
   for (size_t id = 0; id < stand_for.size(); ++id)
     CHECK(parts->bytes(static_cast<int32_t>(id)) == stand_for[id]);
   CHECK(parts->ends_text(5));
-  // All bytes, as they are.
+  // Beside control tokens no token is a part of what stands for them; without them all bytes are as they are.
+  TokenizerData whole;
+  whole.kind = TokenizerKind::kByteLevelBpe;
+  whole.tokens = {"a", "ÿ", "þ", "Ã", "<|x|>"};
+  whole.types.assign(whole.tokens.size(), TokenType::kNormal);
+  whole.types[4] = TokenType::kControl;
+  whole.pre_tokenizer = "gpt-2";
+  const auto beside = test::ok(TokenBytes::create(*test::ok(Tokenizer::create(whole))));
+  for (int32_t id : {1, 2}) CHECK(beside->bytes(id).empty());
+  CHECK(beside->bytes(3) == "\xC3");
+  CHECK(beside->bytes(4) == "\xFF<|x|>\xFE");
   const auto bytes = test::ok(TokenBytes::create(*test::ok(Tokenizer::create(TokenizerData{}))));
   for (int32_t id = 0; id < 256; ++id) CHECK(bytes->bytes(id) == std::string(1, static_cast<char>(id)));
 }

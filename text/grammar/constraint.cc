@@ -132,6 +132,8 @@ Status Constraint::refuse(int32_t token, std::string_view text, StateId state, s
   std::string what = token < 0                ? format("'{}'", quote(text))
                      : tokens.ends_text(token) ? format("token {}, which ends the text,", token)
                      : text.empty()            ? format("token {}, which has no bytes,", token)
+                     : TokenBytes::is_control(text)
+                         ? format("token {}, the control token '{}',", token, quote(text.substr(1, text.size() - 2)))
                                                : format("token {}, '{}',", token, quote(text));
   if (accepted_bytes > 0) what += format(" from its byte {} on", accepted_bytes);
   const bool can_go_on = states.can_go_on(state);

@@ -14,7 +14,8 @@
 
 namespace tessera::grammar {
 
-Result<Grammar::Shared> Grammar::make(const Expressions& expressions, RuleId root, std::string_view what) {
+Result<Grammar::Shared> Grammar::from_expressions(const Expressions& expressions, RuleId root,
+                                                  std::string_view what) {
   auto automaton = build_automaton(expressions, root);
   if (!automaton.ok()) return automaton.status().with_context(what);
   Shared grammar(new Grammar(std::move(automaton).value()));
@@ -32,7 +33,7 @@ Result<Grammar::Shared> Grammar::from_json_schema(std::string_view schema, const
   JsonText json(expressions, style);
   SchemaReader reader(json, root);
   TSR_ASSIGN_OR_RETURN(const RuleId rule, reader.read());
-  auto grammar = make(expressions, rule, "JSON schema");
+  auto grammar = from_expressions(expressions, rule, "JSON schema");
   if (!grammar.ok() && grammar.status().code() == StatusCode::kInvalidArgument &&
       !reader.contradiction().empty())
     return Status(StatusCode::kInvalidArgument,
@@ -48,7 +49,7 @@ Result<Grammar::Shared> Grammar::from_regex(std::string_view pattern) {
                                                            TextForm::kPlain, "regular expression"));
   const RuleId root = expressions.declare_rule("expression");
   expressions.define_rule(root, expressions.sequence({expressions.empty(), body}));
-  return make(expressions, root, "regular expression");
+  return from_expressions(expressions, root, "regular expression");
 }
 
 Result<Grammar::Shared> Grammar::from_choices(std::span<const std::string> choices) {
@@ -70,13 +71,13 @@ Result<Grammar::Shared> Grammar::from_choices(std::span<const std::string> choic
   Expressions expressions;
   const RuleId root = expressions.declare_rule("choices");
   expressions.define_rule(root, expressions.literals({choices.begin(), choices.end()}));
-  return make(expressions, root, "choices");
+  return from_expressions(expressions, root, "choices");
 }
 
 Result<Grammar::Shared> Grammar::from_gbnf(std::string_view grammar) {
   Expressions expressions;
   TSR_ASSIGN_OR_RETURN(const RuleId root, read_gbnf(expressions, grammar));
-  return make(expressions, root, "GBNF grammar");
+  return from_expressions(expressions, root, "GBNF grammar");
 }
 
 }  // namespace tessera::grammar

@@ -14,8 +14,15 @@
 
 namespace tessera::grammar {
 
+// JsonStyle: how values are written: as JSON, or in a language like it.
 struct JsonStyle {
   bool allow_spaces = true;  // allows a space, or a line end and indentation, around values
+  // The mark around texts, which have no escapes then, and its bytes, which may be a control token's; empty: JSON's
+  // strings.
+  std::string quote = {}, quote_bytes = {};
+  bool has_bare_names = false;    // names of members that are words have no quotation marks
+  bool has_python_words = false;  // True, False and None too
+  std::string forbidden = {};     // what no string contains
 };
 
 class Grammar {
@@ -32,12 +39,13 @@ class Grammar {
   static Result<Shared> from_choices(std::span<const std::string> choices);
   // llama.cpp's grammars, from rule "root". kInvalidArgument and kUnsupported name line and column.
   static Result<Shared> from_gbnf(std::string_view grammar);
+  // The texts of a rule. kInvalidArgument if there are none. `what`: for messages.
+  static Result<Shared> from_expressions(const Expressions& expressions, RuleId root, std::string_view what);
 
   const Automaton& automaton() const { return automaton_; }
 
  private:
   explicit Grammar(Automaton automaton) : automaton_(std::move(automaton)) {}
-  static Result<Shared> make(const Expressions& expressions, RuleId root, std::string_view what);
   const Automaton automaton_;
 };
 

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "text/grammar/mark_language.h"
 #include "text/grammar/schema_json.h"
 #include "text/grammar/source_text.h"
+#include "text/grammar/string_automaton.h"
 
 namespace tessera::grammar {
 namespace {
@@ -22,6 +24,14 @@ std::string escape(uint32_t character) {
     return {'\\', kLetters[at]};
   constexpr char kHex[] = "0123456789abcdef";
   return std::string("\\u00") + kHex[character >> 4] + kHex[character & 15];
+}
+
+// Words: letters, digits, "_" and "-", of which names without quotation marks are made.
+LanguageId words(Languages& languages) {
+  const LanguageId first = languages.characters(CharacterSet({{'A', 'Z'}, {'a', 'z'}, {'_', '_'}}));
+  const LanguageId more =
+      languages.characters(CharacterSet({{'A', 'Z'}, {'a', 'z'}, {'0', '9'}, {'_', '_'}, {'-', '-'}}));
+  return languages.sequence(first, languages.repeat(more, 0, kUnbounded));
 }
 
 CharacterSet unescaped() { return CharacterSet({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kLastCharacter}}); }
@@ -45,6 +55,12 @@ ExpressionId character_of(Expressions& out, const CharacterSet& set, TextForm fo
   if (!plain.is_empty()) parts.push_back(out.characters(plain));
   if (!escapes.empty()) parts.push_back(out.literals(std::move(escapes)));
   return out.choice(std::move(parts));
+}
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
 }
 
 std::string written(std::string_view text, TextForm form) {
@@ -96,7 +112,7 @@ ExpressionId JsonText::braces(std::span<const Member> members) {
 ExpressionId JsonText::any_value() {
   return shared("value", [&] {
     return out_.choice(
-        {any_object(), any_array(), string(), number(), out_.literals({"true", "false", "null"})});
+        {any_object(), any_array(), string(), number(), boolean(), null()});
   });
 }
 
@@ -110,19 +126,74 @@ ExpressionId JsonText::any_array() {
 
 ExpressionId JsonText::any_object() {
   return shared("object", [&] {
-    const ExpressionId first = member(string(), any_value());
-    const ExpressionId more = out_.sequence({separator(), member(string(), any_value())});
+    const ExpressionId key = name_except({});
+    const ExpressionId first = member(key, any_value());
+    const ExpressionId more = out_.sequence({separator(), member(key, any_value())});
     const ExpressionId members = out_.sequence({first, out_.repeat(more, 0, kUnbounded)});
     return braces(std::array{Member{members, false}});
   });
 }
 
+ExpressionId JsonText::name(std::string_view name) {
+  if (style_.has_bare_names && is_word(name)) return out_.literal(name);
+  const std::optional<std::string> text = quoted_text(name);
+  return text ? out_.literal(*text) : out_.nothing();
+}
+
+ExpressionId JsonText::null() {
+  return style_.has_python_words ? out_.literals({"null", "None"}) : out_.literal("null");
+}
+
+ExpressionId JsonText::boolean() {
+  if (style_.has_python_words) return out_.literals({"true", "false", "True", "False"});
+  return out_.literals({"true", "false"});
+}
+
+LanguageId JsonText::allowed_texts(Languages& languages) const {
+  if (!style_.quote.empty()) return texts_before(languages, style_.quote);
+  return style_.forbidden.empty() ? languages.anything() : texts_without(languages, style_.forbidden);
+}
+
+ExpressionId JsonText::quoted(ExpressionId content) {
+  const std::string_view mark = style_.quote.empty() ? "\"" : std::string_view(style_.quote_bytes);
+  return out_.sequence({out_.literal(mark), content, out_.literal(mark)});
+}
+
+std::optional<std::string> JsonText::quoted_text(std::string_view text) const {
+  if (!style_.quote.empty()) {
+    const bool is_whole = (std::string(text) + style_.quote).find(style_.quote) == text.size();
+    return is_whole ? std::optional(style_.quote_bytes + std::string(text) + style_.quote_bytes) : std::nullopt;
+  }
+  std::string content = written(text, TextForm::kJsonString);
+  const std::string& forbidden = style_.forbidden;
+  for (size_t at = 0; !forbidden.empty() && (at = content.find(forbidden, at)) != std::string::npos;) {
+    const auto first = static_cast<uint8_t>(forbidden[0]);
+    if (first >= 0x80) return std::nullopt;
+    content.replace(at, 1, escape(first));
+  }
+  return "\"" + content + "\"";
+}
+
+ExpressionId JsonText::texts(Languages& languages, LanguageId language, TextForm form) {
+  const auto automaton = StringAutomaton::of(languages, language);
+  if (!automaton.ok()) return out_.nothing();
+  const auto content = write_automaton(out_, *automaton, form, 0, kUnbounded);
+  return content.ok() ? *content : out_.nothing();
+}
+
 ExpressionId JsonText::exactly(const Json& value) {
+  if (value.is_boolean() && style_.has_python_words)
+    return value.get<bool>() ? out_.literals({"true", "True"}) : out_.literals({"false", "False"});
+  if (value.is_null()) return null();
+  if (value.is_string()) {
+    const std::optional<std::string> text = quoted_text(value.get<std::string>());
+    return text ? out_.literal(*text) : out_.nothing();
+  }
   if (!value.is_structured() || value.empty()) return out_.literal(json_text(value));
   std::vector<Member> members;
   for (const auto& [key, each] : value.items()) {
     const ExpressionId content = exactly(each);
-    members.push_back({value.is_array() ? content : member(out_.literal(dump(Json(key))), content), true});
+    members.push_back({value.is_array() ? content : member(name(key), content), true});
   }
   const char* brackets = value.is_array() ? "[]" : "{}";
   return out_.sequence({out_.literal(std::string_view(brackets, 1)), space(),
@@ -131,6 +202,11 @@ ExpressionId JsonText::exactly(const Json& value) {
 }
 
 ExpressionId JsonText::string(uint32_t minimum, uint32_t maximum) {
+  if (limits_texts())
+    return shared("text", [&] {
+      Languages languages;
+      return quoted(texts(languages, allowed_texts(languages), text_form()));
+    });
   return shared(format("string {}:{}", minimum, maximum), [&] {
     // \uXXXX, surrogates only in pairs.
     const ExpressionId hex = out_.characters(CharacterSet({{'0', '9'}, {'a', 'f'}, {'A', 'F'}}));
@@ -176,6 +252,16 @@ ExpressionId JsonText::number() {
 // A trie of the names, each node a rule: the name ends, unless it is
 // excluded; follows an excluded name; or deviates, and continues freely.
 ExpressionId JsonText::name_except(std::span<const std::string> names) {
+  if (names.empty() && !style_.has_bare_names) return string();
+  if (limits_texts() || style_.has_bare_names) {
+    Languages languages;
+    std::vector<LanguageId> taken;
+    for (const std::string& name : names) taken.push_back(languages.text(name));
+    const LanguageId free = languages.complement(languages.choice(std::move(taken)));
+    if (style_.has_bare_names)
+      return texts(languages, languages.both(free, words(languages)), TextForm::kPlain);
+    return quoted(texts(languages, languages.both(free, allowed_texts(languages)), text_form()));
+  }
   struct TrieNode {
     std::map<uint32_t, size_t> children;
     bool is_name = false;

@@ -12,6 +12,7 @@
 
 #include "text/grammar/expression.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/language.h"
 #include "text/json.h"
 
 namespace tessera::grammar {
@@ -22,6 +23,8 @@ enum class TextForm : uint8_t { kPlain, kJsonString };
 
 // One character of a set.
 ExpressionId character_of(Expressions& out, const CharacterSet& set, TextForm form);
+// Whether a text may be a name without quotation marks.
+bool is_word(std::string_view text);
 // A text verbatim; for JSON strings without quotes.
 std::string written(std::string_view text, TextForm form);
 
@@ -44,10 +47,20 @@ class JsonText {
   ExpressionId separator();  // a comma and space
   // `name`, a colon, and a value.
   ExpressionId member(ExpressionId name, ExpressionId value);
+  ExpressionId name(std::string_view name);
+  ExpressionId null();
+  ExpressionId boolean();
   // Exactly this value. Recursion depth is the value's.
   ExpressionId exactly(const Json& value);
   // Any name except these.
   ExpressionId name_except(std::span<const std::string> names);
+
+  // Strings, as the style writes them: whether it limits their texts, these texts, and how characters are written.
+  bool limits_texts() const { return !style_.quote.empty() || !style_.forbidden.empty(); }
+  LanguageId allowed_texts(Languages& languages) const;
+  TextForm text_form() const { return style_.quote.empty() ? TextForm::kJsonString : TextForm::kPlain; }
+  ExpressionId quoted(ExpressionId content);
+  std::optional<std::string> quoted_text(std::string_view text) const;  // nullopt: it cannot be written
 
   Expressions& expressions() { return out_; }
 
@@ -55,6 +68,8 @@ class JsonText {
   // The rule of this name, created on first use.
   template <class Make>
   ExpressionId shared(const std::string& name, Make make);
+  // Texts of a language; none where it is too large.
+  ExpressionId texts(Languages& languages, LanguageId language, TextForm form);
 
   Expressions& out_;
   const JsonStyle style_;

@@ -9,6 +9,7 @@
 namespace tessera::grammar {
 
 Result<ExpressionId> SchemaReader::read_array(const Json& schema, const std::string& where) {
+  const Within inside(*this, {});
   TSR_ASSIGN_OR_RETURN(const Limits length, read_limits(schema, "minItems", "maxItems", where));
   if (length.minimum > length.maximum)
     return nothing(where, format("minItems {} is above maxItems {}", length.minimum, length.maximum));

@@ -168,8 +168,8 @@ Result<std::optional<ExpressionId>> SchemaReader::read_numerals(const Json& numb
   if (!shared.ok() || shared->states.empty()) return std::optional<ExpressionId>();
   TSR_ASSIGN_OR_RETURN(ExpressionId written, write_automaton(out_, *shared, TextForm::kPlain, 0, kUnbounded));
   written = out_.shared(written, where + "/numerals");
-  const ExpressionId quote = out_.literal("\"");
-  return std::optional(out_.choice({written, out_.sequence({quote, written, quote})}));
+  if (scope_.place != Place::kMarked) return std::optional(out_.choice({written, json_.quoted(written)}));
+  return std::optional(is_written("string") || is_written("number") ? written : out_.nothing());
 }
 
 }  // namespace tessera::grammar

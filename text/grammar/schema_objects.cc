@@ -78,9 +78,8 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(const 
     const bool is_allowed = names == schema.end() || allows(Json(name), *names) == std::optional(true);
     if (!is_allowed) all = {Json(false)};
     if (all_of(all) == Json(false) && !must.contains(name)) return {};
-    TSR_ASSIGN_OR_RETURN(const ExpressionId content, read_schema(all_of(std::move(all)), place));
-    const ExpressionId quoted = out_.literal("\"" + written(name, TextForm::kJsonString) + "\"");
-    members.push_back({name, {json_.member(quoted, content), must.contains(name)}});
+    TSR_ASSIGN_OR_RETURN(const ExpressionId member, read_member(name, all_of(std::move(all)), place));
+    members.push_back({name, {member, must.contains(name)}});
     return {};
   };
   if (properties != schema.end())
@@ -115,12 +114,14 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
   for (const auto* list : {"properties", "required"})
     if (const auto found = schema.find(list); found != schema.end())
       for (const auto& [key, value] : found->items()) known.push_back(found->is_array() ? value.get<std::string>() : key);
+  if (scope_.place == Place::kMembers) return is_open ? read_marked_additional(otherwise, known, where) : members;
   if (!has_patterns(schema) && names == schema.end()) {
     TSR_ASSIGN_OR_RETURN(const ExpressionId value, read_schema(otherwise, where + "/additionalProperties"));
-    members.push_back(json_.member(known.empty() ? json_.string() : json_.name_except(known), value));
+    members.push_back(json_.member(json_.name_except(known), value));
     return members;
   }
-  if (has_patterns(schema) && names == schema.end() && patterns->size() == 1 && !is_open && known.empty()) {
+  const bool is_verbatim = !json_.limits_texts() && patterns != schema.end() && patterns->size() == 1;
+  if (is_verbatim && has_patterns(schema) && names == schema.end() && !is_open && known.empty()) {
     const auto pattern = patterns->begin();
     const auto name = read_regex(out_, pattern.key(), RegexMatch::kSearch, TextForm::kJsonString,
                                  place_of_names(where));
@@ -151,7 +152,7 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
                         format("'patternProperties' has {} patterns, wanted at most {}", languages.size(), kMostPatterns));
   std::vector<LanguageId> taken;
   for (const std::string& name : known) taken.push_back(languages_.text(name));
-  LanguageId free = languages_.complement(languages_.choice(std::move(taken)));
+  LanguageId free = languages_.both(languages_.complement(languages_.choice(std::move(taken))), scope_language());
   Limits length;
   if (names != schema.end()) {
     TSR_ASSIGN_OR_RETURN(const Json flat, flatten(*names, where + "/propertyNames", 0));
@@ -185,17 +186,19 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
     if (automaton->states.empty()) continue;
     const Json value = bits == 0 ? otherwise : all_of(values);
     if (value == Json(false)) continue;
-    const auto name = write_automaton(out_, *automaton, TextForm::kJsonString, length.minimum, length.maximum);
+    const auto name = write_automaton(out_, *automaton, json_.text_form(), length.minimum, length.maximum);
     if (!name.ok()) return schema_error(name.status().code(), where, name.status().message());
     TSR_ASSIGN_OR_RETURN(
         const ExpressionId content,
         read_schema(value, where + (bits == 0 ? "/additionalProperties" : "/patternProperties")));
-    members.push_back(json_.member(out_.sequence({out_.literal("\""), *name, out_.literal("\"")}), content));
+    members.push_back(json_.member(json_.quoted(*name), content));
   }
   return members;
 }
 
 Result<ExpressionId> SchemaReader::read_object(const Json& schema, const std::string& where) {
+  const bool has_marks = scope_.place == Place::kMembers;
+  const Within inside(*this, has_marks ? scope_ : Scope());
   TSR_ASSIGN_OR_RETURN(const Limits count, read_limits(schema, "minProperties", "maxProperties", where));
   if (count.minimum > count.maximum)
     return nothing(where, format("minProperties {} is above maxProperties {}", count.minimum, count.maximum));
@@ -205,7 +208,7 @@ Result<ExpressionId> SchemaReader::read_object(const Json& schema, const std::st
   const bool is_any = properties.empty() && (additional.is_null() || additional == Json(true)) &&
                       !has_patterns(schema) && !schema.contains("propertyNames") && !schema.contains("required") &&
                       (!schema.contains("properties") || schema["properties"].empty());
-  if (is_any && !has_count) return json_.any_object();
+  if (is_any && !has_count && !has_marks) return json_.any_object();
   TSR_ASSIGN_OR_RETURN(std::vector<ExpressionId> more, read_additional(schema, properties, where));
   std::optional<ExpressionId> each;
   if (!more.empty()) each = out_.shared(out_.choice(std::move(more)), where + "/additionalProperties");
@@ -219,10 +222,10 @@ Result<ExpressionId> SchemaReader::read_object(const Json& schema, const std::st
       count.minimum <= required && (count.maximum == kUnbounded || (!each && count.maximum >= members.size()));
   if (is_implied) {
     if (each) {
-      const ExpressionId next = out_.sequence({json_.separator(), *each});
+      const ExpressionId next = out_.sequence({separator(), *each});
       members.push_back({out_.sequence({*each, out_.repeat(next, 0, kUnbounded)}), false});
     }
-    return json_.braces(members);
+    return enclosed(members);
   }
   if (count.minimum > members.size() + (each ? 1 : 0)) {
     if (!each)
@@ -240,8 +243,9 @@ Result<ExpressionId> SchemaReader::read_object(const Json& schema, const std::st
   if ((members.size() + 1) * (counted + 1) > kMostStates)
     return schema_error(StatusCode::kUnsupported, where,
                         format("'minProperties' and 'maxProperties' of {} properties are too large", members.size()));
-  return out_.sequence({out_.literal("{"), json_.space(), counted_members(properties, each, count), json_.space(),
-                        out_.literal("}")});
+  const ExpressionId counted_all = counted_members(properties, each, count);
+  if (has_marks) return counted_all;
+  return out_.sequence({out_.literal("{"), json_.space(), counted_all, json_.space(), out_.literal("}")});
 }
 
 // A rule for each member and number of members before it.
@@ -261,7 +265,7 @@ ExpressionId SchemaReader::counted_members(const std::vector<Property>& properti
     ExpressionId end = least == 0 ? out_.empty() : out_.nothing();
     // Readers count a repeated name once; a single one counts for the minimum.
     if (more && least <= 1 && left > 0) {
-      const ExpressionId separated = out_.sequence({json_.separator(), *more});
+      const ExpressionId separated = out_.sequence({separator(), *more});
       const uint32_t others = left == kUnbounded ? kUnbounded : left - 1;
       const ExpressionId first = before > 0 ? separated : *more;
       const ExpressionId all = out_.sequence({first, out_.repeat(separated, 0, others)});
@@ -277,8 +281,7 @@ ExpressionId SchemaReader::counted_members(const std::vector<Property>& properti
       const bool has_room = !is_bounded || before < count.maximum;
       if (has_room) {
         const uint32_t after = std::min(before + 1, most);
-        const ExpressionId separator = before > 0 ? json_.separator() : out_.empty();
-        parts.push_back(out_.sequence({separator, written[i], next[after]}));
+        parts.push_back(out_.sequence({before > 0 ? separator() : out_.empty(), written[i], next[after]}));
       }
       const RuleId rule = out_.declare_rule("properties, counted");
       out_.define_rule(rule, out_.sequence({out_.empty(), out_.choice(std::move(parts))}));

@@ -22,12 +22,20 @@ Json without(const Json& schema, std::string_view keyword) {
   return rest;
 }
 
+std::string_view type_of(const Json& value) {
+  for (const char* type : {"null", "boolean", "string", "array", "object"})
+    if (is_of_type(value, type)) return type;
+  return "number";
+}
+
 }  // namespace
 
 Result<RuleId> SchemaReader::read() {
+  if (marks_ != nullptr) scope_.place = Place::kMembers;
   TSR_RETURN_IF_ERROR(call("#", "#").status());
   for (size_t i = 0; i < queue_.size(); ++i) {
     const Target target = queue_[i];
+    scope_ = target.scope;
     TSR_ASSIGN_OR_RETURN(const ExpressionId body, read_schema(*target.schema, target.pointer));
     TSR_RETURN_IF_ERROR(out_.status());
     // An own sequence, since two rules never share an expression.
@@ -47,7 +55,7 @@ Result<ExpressionId> SchemaReader::read_schema(const Json& schema, const std::st
 
 Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, const std::string& where) {
   if (schema.is_boolean()) {
-    if (schema.get<bool>()) return json_.any_value();
+    if (schema.get<bool>()) return any_value(where);
     return nothing(where, "the schema is false");
   }
   if (!schema.is_object())
@@ -73,7 +81,7 @@ Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, cons
   }
   if (schema.contains("enum") || schema.contains("const")) return read_values(schema, where);
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));
-  if (!schema.contains("type") && !has_constraints_beside(schema, {})) return json_.any_value();
+  if (!schema.contains("type") && !has_constraints_beside(schema, {})) return any_value(where);
   if (types.empty()) return nothing(where, "no type is left");
   std::vector<ExpressionId> parts;
   for (const std::string& type : types) {
@@ -83,10 +91,23 @@ Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, cons
   return out_.choice(std::move(parts));
 }
 
+Result<ExpressionId> SchemaReader::any_value(const std::string& where) {
+  if (scope_.place == Place::kValue) return json_.any_value();
+  if (scope_.place == Place::kMembers) return read_object(Json::object(), where);
+  // Between marks all that is written is a text.
+  return read_type(Json::object(), scope_.type.empty() ? "string" : scope_.type, where);
+}
+
+bool SchemaReader::is_written(std::string_view type) const {
+  if (scope_.place == Place::kMembers) return type == "object";
+  return scope_.type.empty() || scope_.type == (type == "integer" ? "number" : type);
+}
+
 Result<ExpressionId> SchemaReader::read_type(const Json& schema, const std::string& type,
                                              const std::string& where) {
-  if (type == "null") return out_.literal("null");
-  if (type == "boolean") return out_.literals({"true", "false"});
+  if (!is_written(type)) return out_.nothing();
+  if (type == "null") return json_.null();
+  if (type == "boolean") return json_.boolean();
   if (type == "string") return read_string(schema, where);
   if (type == "array") return read_array(schema, where);
   if (type == "object") return read_object(schema, where);
@@ -105,9 +126,13 @@ Result<ExpressionId> SchemaReader::read_values(const Json& schema, const std::st
     values = Json::array();
     if (is_listed) values.push_back(*only);
   }
+  if (scope_.place == Place::kMembers)
+    return schema_error(StatusCode::kUnsupported, where,
+                        "the object is listed as a whole, which cannot be written between marks");
   const Json limits = without(without(schema, "enum"), "const");
   std::vector<std::string> texts;
   std::vector<ExpressionId> parts;
+  bool has_others = false;  // of types that are not written here
   for (const Json& value : values) {
     const std::optional<bool> is_allowed = allows(value, limits);
     if (!is_allowed)
@@ -115,11 +140,19 @@ Result<ExpressionId> SchemaReader::read_values(const Json& schema, const std::st
                           format("whether the other keywords allow {}, which is listed, is not plain",
                                  quote(json_text(value), 200)));
     if (!*is_allowed) continue;
-    if (value.is_structured())
-      parts.push_back(json_.exactly(value));
-    else
+    if (!is_written(type_of(value))) {
+      has_others = true;
+    } else if (scope_.place == Place::kMarked && value.is_string()) {
+      if (languages_.contains(scope_language(), value.get<std::string>())) texts.push_back(value.get<std::string>());
+    } else if (value.is_string()) {
+      if (std::optional<std::string> text = json_.quoted_text(value.get<std::string>())) texts.push_back(std::move(*text));
+    } else if (value.is_number() || value.is_binary()) {
       texts.push_back(json_text(value));
+    } else {
+      parts.push_back(json_.exactly(value));
+    }
   }
+  if (texts.empty() && parts.empty() && has_others) return out_.nothing();
   if (texts.empty() && parts.empty()) return nothing(where, "no value is listed that has the type");
   if (!texts.empty()) parts.push_back(out_.literals(std::move(texts)));
   return out_.choice(std::move(parts));
@@ -173,10 +206,10 @@ Status SchemaReader::spend(const Json& copied, const std::string& where) {
 Result<ExpressionId> SchemaReader::call(const std::string& reference, const std::string& where) {
   std::string pointer;
   TSR_ASSIGN_OR_RETURN(const Json* target, find_schema(root_, reference, where, pointer));
-  const auto [found, is_new] = rules_.try_emplace(pointer, 0);
+  const auto [found, is_new] = rules_.try_emplace({scope_, pointer}, 0);
   if (is_new) {
     found->second = out_.declare_rule(pointer);
-    queue_.push_back({pointer, target, found->second});
+    queue_.push_back({scope_, pointer, target, found->second});
   }
   return out_.call(found->second);
 }

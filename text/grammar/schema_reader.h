@@ -1,16 +1,20 @@
 // SchemaReader: converts a JSON schema to expressions. Every $ref is a rule, so schemas may be recursive. One thread.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graph/base/result.h"
 #include "text/grammar/json_text.h"
 #include "text/grammar/language.h"
+#include "text/grammar/member_marks.h"
 #include "text/grammar/schema_json.h"
 #include "text/grammar/schema_keywords.h"
 #include "text/grammar/schema_pointer.h"
@@ -20,7 +24,9 @@ namespace tessera::grammar {
 
 class SchemaReader {
  public:
-  SchemaReader(JsonText& json, const Json& root) : json_(json), out_(json.expressions()), root_(root) {}
+  // `marks`: around the members of the root, an object then; null: JSON.
+  SchemaReader(JsonText& json, const Json& root, const MemberMarks* marks = nullptr)
+      : json_(json), out_(json.expressions()), root_(root), marks_(marks) {}
 
   Result<RuleId> read();
   // The first unsatisfiable part; empty: none. The whole may still be satisfiable.
@@ -32,13 +38,40 @@ class SchemaReader {
   struct Limits {
     uint32_t minimum = 0, maximum = kUnbounded;
   };
+  enum class Place : uint8_t {
+    kValue,    // a JSON value
+    kMembers,  // the root, whose members are between marks
+    kMarked,   // a value between marks, where texts have no quotation marks
+  };
+  // Scope: how the present value is written.
+  struct Scope {
+    Place place = Place::kValue;
+    std::string close = {};  // of kMarked: the mark behind it
+    std::string type = {};   // of kMarked: the only type that is written; empty: all
+    auto operator<=>(const Scope&) const = default;
+  };
+  class Within {
+   public:
+    Within(SchemaReader& reader, Scope scope)
+        : reader_(reader), before_(std::exchange(reader.scope_, std::move(scope))) {}
+    ~Within() { reader_.scope_ = std::move(before_); }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+   private:
+    SchemaReader& reader_;
+    Scope before_;
+  };
   struct Target {
+    Scope scope;
     std::string pointer;
     const Json* schema;
     RuleId rule;
   };
 
   Result<ExpressionId> read_schema(const Json& schema, const std::string& where);
+  Result<ExpressionId> any_value(const std::string& where);
+  bool is_written(std::string_view type) const;  // in the present scope
   Result<ExpressionId> read_schema_at_depth(const Json& schema, const std::string& where);
   Result<ExpressionId> read_values(const Json& schema, const std::string& where);  // enum and const
   Result<ExpressionId> read_type(const Json& schema, const std::string& type, const std::string& where);
@@ -69,6 +102,8 @@ class SchemaReader {
 
   // schema_strings.cc, schema_numbers.cc
   Result<ExpressionId> read_string(const Json& schema, const std::string& where);
+  // What the present scope allows in texts.
+  LanguageId scope_language();
   // The strings without quotes: pattern, format, lengths, not.
   Result<LanguageId> string_language(const Json& schema, const std::string& where, bool is_excluded = false);
   Result<ExpressionId> read_number(const Json& schema, bool is_integer, const std::string& where);
@@ -95,6 +130,16 @@ class SchemaReader {
   ExpressionId counted_members(const std::vector<Property>& properties, std::optional<ExpressionId> more,
                                const Limits& count);
 
+  // schema_members.cc: members in the present scope, and between marks
+  Result<ExpressionId> read_member(const std::string& name, const Json& schema, const std::string& where);
+  Result<std::vector<ExpressionId>> read_marked_additional(const Json& schema, const std::vector<std::string>& known,
+                                                           const std::string& where);
+  // `name`: as it is written; `close`: with a name for "\1".
+  Result<ExpressionId> read_marked_member(ExpressionId name, const WrittenMark& close, const Json& schema,
+                                          const std::string& where);
+  ExpressionId separator();
+  ExpressionId enclosed(std::span<const Member> members);  // in braces, but not between marks
+
   // One schema with $ref and allOf resolved.
   Result<Json> flatten(const Json& schema, const std::string& where, int depth);
   Result<ExpressionId> call(const std::string& reference, const std::string& where);
@@ -104,11 +149,13 @@ class SchemaReader {
   JsonText& json_;
   Expressions& out_;
   const Json& root_;
-  std::map<std::string, RuleId> rules_;  // by pointer
+  const MemberMarks* const marks_;
+  Scope scope_;
+  std::map<std::pair<Scope, std::string>, RuleId> rules_;  // by pointer
   std::vector<Target> queue_;            // rules, in the order in which they are read
   std::string contradiction_;
   Languages languages_;
-  std::map<std::string, ExpressionId> strings_;  // of limited strings, by their keywords
+  std::map<std::pair<Scope, std::string>, ExpressionId> strings_;  // of limited strings, by their keywords
   bool is_pattern_refused_ = false;              // the last error is about a pattern
   int depth_ = 0;
   int64_t merged_ = 0;

@@ -4,6 +4,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "text/grammar/mark_language.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/regex_language.h"
 #include "text/grammar/schema_reader.h"
@@ -49,19 +50,22 @@ std::string place_of_pattern(const std::string& where, const char* key) {
 
 Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::string& where) {
   TSR_ASSIGN_OR_RETURN(const Limits length, read_limits(schema, "minLength", "maxLength", where));
+  if (!is_written("string")) return out_.nothing();
   if (length.minimum > length.maximum)
     return nothing(where, format("minLength {} is above maxLength {}", length.minimum, length.maximum));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> patterns, texts_of(schema, "pattern", where));
   TSR_ASSIGN_OR_RETURN(const std::vector<StringFormat> formats, formats_of(schema, where));
   const bool has_not = schema.contains("not");
-  if (patterns.empty() && formats.empty() && !has_not) return json_.string(length.minimum, length.maximum);
+  const bool is_marked = scope_.place == Place::kMarked, is_limited = is_marked || json_.limits_texts();
+  if (patterns.empty() && formats.empty() && !has_not && !is_limited)
+    return json_.string(length.minimum, length.maximum);
   std::string key;
   for (const char* name : {"minLength", "maxLength", "pattern", "format", "not"})
     if (schema.contains(name)) key += format("{} {}\n", name, dump(schema[name]));
-  if (const auto known = strings_.find(key); known != strings_.end()) return known->second;
+  if (const auto known = strings_.find({scope_, key}); known != strings_.end()) return known->second;
 
   const auto read = [&]() -> Result<ExpressionId> {
-    if (patterns.size() + formats.size() == 1 && !has_not) {
+    if (patterns.size() + formats.size() == 1 && !has_not && !is_limited) {
       // One whose own lengths are within the limits is used verbatim.
       const bool is_pattern = formats.empty();
       const std::string& source = is_pattern ? patterns[0] : formats[0].pattern;
@@ -72,11 +76,11 @@ Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::st
       if (shape.is_simple && is_within) return read_regex(out_, source, match, TextForm::kJsonString, what);
     }
     TSR_ASSIGN_OR_RETURN(const LanguageId language, string_language(schema, where));
-    const auto automaton = StringAutomaton::of(languages_, language);
+    const auto automaton = StringAutomaton::of(languages_, languages_.both(language, scope_language()));
     if (!automaton.ok()) return schema_error(automaton.status().code(), where, automaton.status().message());
     if (automaton->states.empty()) return nothing(where, "no text is allowed by all of its limits");
     const auto written =
-        write_automaton(out_, *automaton, TextForm::kJsonString, length.minimum, length.maximum);
+        write_automaton(out_, *automaton, is_marked ? TextForm::kPlain : json_.text_form(), length.minimum, length.maximum);
     if (!written.ok()) return schema_error(written.status().code(), where, written.status().message());
     return written;
   };
@@ -84,10 +88,17 @@ Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::st
   is_pattern_refused_ = !content.ok() && content.status().code() == StatusCode::kUnsupported;
   TSR_RETURN_IF_ERROR(content.status());
   const RuleId rule = out_.declare_rule(format("{}/string", where));
-  out_.define_rule(rule, out_.sequence({out_.literal("\""), *content, out_.literal("\"")}));
+  out_.define_rule(rule, is_marked ? out_.sequence({out_.empty(), *content}) : json_.quoted(*content));
   const ExpressionId call = out_.call(rule);
-  strings_.emplace(std::move(key), call);
+  strings_.emplace(std::pair(scope_, std::move(key)), call);
   return call;
+}
+
+LanguageId SchemaReader::scope_language() {
+  if (scope_.place != Place::kMarked) return json_.allowed_texts(languages_);
+  // XML's quotation is read as such.
+  const LanguageId quotation = languages_.sequence(languages_.text("<![CDATA["), languages_.anything());
+  return languages_.without(texts_before(languages_, scope_.close), quotation);
 }
 
 // Without lengths, which automata count.

@@ -26,7 +26,17 @@ bool has_bytes(const TokenizerData& data, size_t id) {
   return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kByte;
 }
 
+bool is_control_token(const TokenizerData& data, size_t id) {
+  return !data.types.empty() && data.types[id] == TokenType::kControl && !data.tokens[id].empty();
+}
+
+constexpr char kControlBegin = '\xFF', kControlEnd = '\xFE';
+
 }  // namespace
+
+std::string TokenBytes::control_bytes(std::string_view text) {
+  return kControlBegin + std::string(text) + kControlEnd;
+}
 
 Result<std::shared_ptr<const TokenBytes>> TokenBytes::create(std::vector<std::string> tokens,
                                                              std::vector<int32_t> end_ids) {
@@ -50,12 +60,18 @@ Result<std::shared_ptr<const TokenBytes>> TokenBytes::create(const Tokenizer& to
   const std::string both = tokenizer.decode(std::array{neighbour, neighbour});
   const std::string_view after = std::string_view(both).substr(std::min(before.size(), both.size()));
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocabulary_size()));
+  bool has_control = false;
+  for (size_t id = 0; id < tokens.size(); ++id) has_control = has_control || is_control_token(tokenizer.data(), id);
   for (size_t id = 0; id < tokens.size(); ++id) {
+    if (is_control_token(tokenizer.data(), id)) tokens[id] = control_bytes(tokenizer.data().tokens[id]);
     if (!has_bytes(tokenizer.data(), id)) continue;
     const std::string text = tokenizer.decode(std::array{neighbour, static_cast<int32_t>(id), neighbour});
     if (text.size() < before.size() + after.size() || !text.starts_with(before) || !text.ends_with(after))
       continue;
     tokens[id] = text.substr(before.size(), text.size() - before.size() - after.size());
+    // A part of what stands for a control token is none.
+    if (has_control && tokens[id].find_first_of(std::string{kControlBegin, kControlEnd}) != std::string::npos)
+      tokens[id].clear();
   }
   return create(std::move(tokens), tokenizer.data().end_ids);
 }

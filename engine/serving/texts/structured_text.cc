@@ -37,7 +37,9 @@ StructuredText::StructuredText(GrammarSource source, grammar::Constraint constra
 std::string_view StructuredText::text_of(int32_t token) const {
   const auto marker = state_->start.markers.find(token);
   if (marker != state_->start.markers.end()) return marker->second;
-  return token >= 0 && token < tokens_->vocabulary_size() ? tokens_->bytes(token) : std::string_view();
+  if (token < 0 || token >= tokens_->vocabulary_size()) return {};
+  const std::string_view bytes = tokens_->bytes(token);
+  return grammar::TokenBytes::is_control(bytes) ? std::string_view() : bytes;
 }
 
 bool StructuredText::is_text(int32_t token) const {
