@@ -36,6 +36,10 @@ size_t common_end(std::string_view a, std::string_view b) {
 
 std::string trimmed(std::string_view text) { return std::string(trim(text)); }
 
+CallStep mark_step(std::string_view text) {
+  return {Kind::kMark, trimmed(text), is_space(text.front()), is_space(text.back())};
+}
+
 // The end of the value that begins at `begin`; kNone without one.
 size_t end_of_value(std::string_view text, Syntax syntax, size_t begin, std::string quote = {}) {
   PayloadScanner scanner(syntax, begin, std::move(quote));
@@ -102,9 +106,9 @@ class CallFormReader {
     } else {
       close = outer_close;
     }
-    if (!is_blank(open)) made_.steps.push_back({Kind::kMark, trimmed(open)});
+    if (!is_blank(open)) made_.steps.push_back(mark_step(open));
     for (CallStep& step : steps) made_.steps.push_back(std::move(step));
-    if (!is_blank(close)) made_.steps.push_back({Kind::kMark, trimmed(close)});
+    if (!is_blank(close)) made_.steps.push_back(mark_step(close));
     if (calls_ == 1 || !is_blank(section)) behind.remove_prefix(outer_close.size());
     for (const std::string_view tag : split_tags(behind)) {
       if (is_blank(tag)) continue;
@@ -157,6 +161,7 @@ class CallFormReader {
       end = next_end;
     }
     frame(ahead(begin), between, text_.substr(end), {{Kind::kObjects, ""}});
+    made_.is_list = is_array;
     const bool is_bare = made_.section_open.empty() && made_.steps[0].kind == Kind::kObjects;
     made_.only_at_start = is_bare;
     return !(is_bare && is_array);
@@ -165,7 +170,8 @@ class CallFormReader {
   bool read_keys(const Json& call) {
     if (!call.is_object()) return false;
     const auto function = call.find("function");
-    const Json& object = function != call.end() && function->is_object() ? *function : call;
+    made_.has_function = function != call.end() && function->is_object();
+    const Json& object = made_.has_function ? *function : call;
     bool has_name = false;
     for (const auto& [key, value] : object.items()) {
       if (key == kProbeNames[0]) {
@@ -180,7 +186,10 @@ class CallFormReader {
         made_.id_key = key;
       } else if (dump(value).find(kProbeKeys[0]) != kNone) {
         made_.arguments_key = key;
+      } else {
+        continue;
       }
+      made_.keys.push_back(key);
     }
     return has_name;
   }
@@ -194,6 +203,7 @@ class CallFormReader {
     const size_t end = end_of_value(text_, Syntax::kPython, text_[begin] == '[' ? begin : name_end);
     if (end == kNone) return false;
     calls_ = 1;
+    made_.is_list = text_[begin] == '[';
     frame(ahead(begin), {}, text_.substr(end), {{Kind::kPython, ""}});
     made_.only_at_start = made_.steps[0].kind != Kind::kMark;
     return true;
@@ -223,7 +233,8 @@ class CallFormReader {
              last[0][last[0].size() - 1 - tail] == last[1][last[1].size() - 1 - tail])
         ++tail;
       add_mark(steps[0], last[0].substr(0, same));
-      steps[0].push_back({Kind::kSkip, ""});
+      const std::string_view counted = last[0].substr(same, last[0].size() - same - tail);
+      steps[0].push_back({Kind::kSkip, "", false, false, {std::string(counted)}});
       add_mark(steps[0], last[0].substr(last[0].size() - tail));
     } else {
       add_mark(steps[0], last[0]);
@@ -236,7 +247,7 @@ class CallFormReader {
   }
 
   static void add_mark(std::vector<CallStep>& steps, std::string_view mark) {
-    if (!is_blank(mark)) steps.push_back({Kind::kMark, trimmed(mark)});
+    if (!is_blank(mark)) steps.push_back(mark_step(mark));
   }
 
   // Finds names and ids from the call's begin to its arguments. Returns the end of the last.

@@ -42,6 +42,9 @@ struct CallStep {
   };
   Kind kind;
   std::string mark;
+  // As the template writes it: white space at the mark's ends, and what kSkip stands for, with the name for "\1".
+  bool has_lead = false, has_tail = false;
+  std::vector<std::string> fillers = {};
 };
 
 // CallForm: one syntax of calls.
@@ -51,6 +54,10 @@ struct CallForm {
   bool only_at_start = false;  // only at the start of an answer or part: the mark could be content elsewhere
   std::string name_key = "name", arguments_key = "arguments", id_key = "id";
   bool is_keyed_by_name = false;  // {NAME: ARGUMENTS}
+  // As the template writes kObjects and kPython: whether all calls are one list, and an object's keys: of "function" where
+  // name and arguments are within it. Without keys those of name and arguments.
+  bool is_list = false, has_function = false;
+  std::vector<std::string> keys = {};
   ParameterForm parameter;
   std::string quote;  // of kQuoted
 };

@@ -6,8 +6,9 @@ namespace {
 using Kind = CallStep::Kind;
 
 // JSON between marks, such as <tool_call>{...}</tool_call>.
-CallForm objects_between(std::string open, std::string close) {
+CallForm objects_between(std::string open, std::string close, bool is_list) {
   CallForm calls;
+  calls.is_list = is_list;
   calls.steps = {{Kind::kMark, std::move(open)}, {Kind::kObjects, ""}};
   if (!close.empty()) calls.steps.push_back({Kind::kMark, std::move(close)});
   return calls;
@@ -20,12 +21,14 @@ AnswerForm harmony() {
   form.content = {{"<|channel|>final<|message|>", "<|end|>"},
                   {"<|channel|>commentary<|message|>", "<|end|>"}};
   form.between = {"<|start|>assistant", "<|call|>"};
-  for (const char* recipient :
+  for (const std::string recipient :
        {"to=functions.", "<|channel|>commentary to=functions.", "<|channel|>analysis to=functions."}) {
     CallForm calls;
     calls.only_at_start = true;
     calls.steps = {{Kind::kMark, recipient},     {Kind::kName, ""},      {Kind::kSkip, ""},
                    {Kind::kMark, "<|message|>"}, {Kind::kArguments, ""}, {Kind::kMark, "<|call|>"}};
+    const std::string channel = recipient.starts_with("to=") ? "<|channel|>commentary" : "";
+    calls.steps[2].fillers = {channel + " json", channel + " <|constrain|>json"};
     form.calls.push_back(std::move(calls));
   }
   form.ends = {"<|return|>", "<|end|>", "<|call|>"};
@@ -40,7 +43,7 @@ AnswerForm muse() {
   CallForm calls;
   calls.only_at_start = true;
   calls.steps = {{Kind::kMark, "to="},
-                 {Kind::kSkip, ""},
+                 {Kind::kSkip, "", false, false, {"\1"}},
                  {Kind::kMark, "<|message|><atem:function_calls>\n<atem:invoke name=\""},
                  {Kind::kName, ""},
                  {Kind::kMark, "\">"},
@@ -64,7 +67,7 @@ AnswerForm kimi_k3() {
   calls.steps = {{Kind::kMark, "<|open|>call tool=\""},
                  {Kind::kName, ""},
                  {Kind::kMark, "\" index=\""},
-                 {Kind::kSkip, ""},
+                 {Kind::kSkip, "", false, false, {"1\""}},
                  {Kind::kMark, "<|sep|>"},
                  {Kind::kParameters, ""},
                  {Kind::kMark, "<|close|>call<|sep|>"}};
@@ -135,6 +138,7 @@ constexpr Reasoning kReasoning[] = {
 
 struct KnownCalls {
   std::string_view word, open, close;
+  bool is_list = true;
 };
 // Marks around JSON.
 constexpr KnownCalls kObjects[] = {
@@ -144,15 +148,16 @@ constexpr KnownCalls kObjects[] = {
     {"[TOOL_CALLS]", "[TOOL_CALLS]", ""},
     {"<|tool_call|>", "<|tool_call|>", ""},  // Granite 3
     {"available_tools", "<|tool_call|>", ""},
-    {"<tool_call>", "<tool_call>", "</tool_call>"},
+    {"<tool_call>", "<tool_call>", "</tool_call>", false},
 };
 
 bool contains(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-CallForm python_between(std::string open, std::string close) {
+CallForm python_between(std::string open, std::string close, bool is_list) {
   CallForm calls;
+  calls.is_list = is_list;
   calls.steps = {{Kind::kMark, std::move(open)}, {Kind::kPython, ""}};
   if (!close.empty()) calls.steps.push_back({Kind::kMark, std::move(close)});
   return calls;
@@ -180,11 +185,11 @@ bool find_reasoning(std::string_view text, AnswerSpan& reasoning) {
 
 void add_known_calls(std::string_view text, AnswerForm& form) {
   // Llama 3: built-in tools after a mark, as name.call(key="value"), and occasionally others.
-  if (contains(text, "<|python_tag|>")) form.calls.push_back(python_between("<|python_tag|>", ""));
+  if (contains(text, "<|python_tag|>")) form.calls.push_back(python_between("<|python_tag|>", "", false));
   if (!form.calls.empty()) return;
   if (contains(text, "List of tools: [") || contains(text, "<|tool_list_start|>") ||
       contains(text, "<|tool_call_start|>")) {
-    form.calls.push_back(python_between("<|tool_call_start|>", "<|tool_call_end|>"));
+    form.calls.push_back(python_between("<|tool_call_start|>", "<|tool_call_end|>", true));
     return;
   }
   if (contains(text, "<|tool_calls_section_begin|>")) {  // Kimi K2
@@ -194,7 +199,7 @@ void add_known_calls(std::string_view text, AnswerForm& form) {
     calls.steps = {{Kind::kMark, "<|tool_call_begin|>functions."},
                    {Kind::kName, ""},
                    {Kind::kMark, ":"},
-                   {Kind::kSkip, ""},
+                   {Kind::kSkip, "", false, false, {"0"}},
                    {Kind::kMark, "<|tool_call_argument_begin|>"},
                    {Kind::kArguments, ""},
                    {Kind::kMark, "<|tool_call_end|>"}};
@@ -215,7 +220,7 @@ void add_known_calls(std::string_view text, AnswerForm& form) {
   }
   for (const KnownCalls& known : kObjects)
     if (contains(text, known.word)) {
-      form.calls.push_back(objects_between(std::string(known.open), std::string(known.close)));
+      form.calls.push_back(objects_between(std::string(known.open), std::string(known.close), known.is_list));
       return;
     }
 }
