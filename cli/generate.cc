@@ -226,7 +226,7 @@ void register_generate(CLI::App& app) {
       "frequency_penalty,\n"
       "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, priority, "
       "adapter, special,\n"
-      "json_schema, json, regex, choices, grammar, name, template, tools, documents, variables, now, "
+      "json_schema, json, regex, choices, grammar, name, template, tools, tool_choice, documents, variables, now, "
       "continue_final_message.\n"
       "adapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter NAME=PATH "
       "gives; a step mixes those that its lines\n"

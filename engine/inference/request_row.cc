@@ -52,6 +52,7 @@ constexpr Known kKnown[] = {
     {"name", Type::kText, Of::kMessages},
     {"template", Type::kText, Of::kMessages},
     {"tools", Type::kArray, Of::kMessages},
+    {"tool_choice", Type::kText, Of::kMessages},
     {"documents", Type::kArray, Of::kMessages},
     {"variables", Type::kObject, Of::kMessages},
     {"now", Type::kInteger, Of::kMessages},

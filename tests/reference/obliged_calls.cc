@@ -1,6 +1,6 @@
 // obliged_calls: random answers of grammars of calls as a command, which obliged_calls.py asks. A line of standard input is a
-// JSON object {"template", "special", "tools", "name": "" for any, "prompt", "count", "seed", "control": whether tags of marks are control tokens}, a
-// line of standard output {"answers": [{"text", "message"}]}, or {"error"}.
+// JSON object {"template", "special", "tools", "name": "" for any, "prompt", "count", "seed", "control": whether tags of
+// marks are control tokens}, a line of standard output {"answers": [{"text", "message"}]}, or {"error"}.
 #include <iostream>
 #include <map>
 #include <string>

@@ -44,7 +44,7 @@ class AnswerWriter {
   Result<grammar::Grammar::Shared> write() {
     if (form_.calls.empty() || !is_readable(form_.calls[0]))
       return Status(StatusCode::kUnsupported,
-                    "the chat template writes no calls of tools; wanted one that does, such as option 'template'");
+                    "the chat template writes no calls of tools; wanted one that does (option 'template')");
     TSR_ASSIGN_OR_RETURN(tools_, answer::read_called_tools(wanted_));
     const ExpressionId gap = answer::write_gap(out_);
     TSR_ASSIGN_OR_RETURN(const ExpressionId start, write_start(gap));

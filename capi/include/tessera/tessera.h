@@ -2322,6 +2322,11 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *                              context's count of tokens
  * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
  * tsr_chat_render, and
+ *   tool_choice          str   auto (default): the model decides | none: it sees no tools, and no text of it is a call |
+ *                              required: the answer is calls of tools, one or more | the name of a tool: one call of it.
+ *                              Obliged calls are written in the template's own syntax, with arguments of the tools'
+ *                              JSON schemas, behind reasoning, which is free (docs/guides/constraints.md); without
+ *                              json_schema, json, regex, choices and grammar
  *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default 1); what a grammar limits is content:
  *                              the text of events is its content, reasoning is in details, and the whole message, with
  *                              calls of tools, in the details of the end

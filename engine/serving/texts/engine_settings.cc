@@ -5,6 +5,7 @@
 
 #include "engine/model/loading.h"
 #include "engine/sampling/recommended_sampling.h"
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/generation_config.h"
 #include "serialize/opened_model.h"
@@ -101,7 +102,7 @@ void read_task(OptionReader& reader, const Options& options, RequestSettings& se
   read_pooling(reader, settings);
   if (!settings.task) return;
   std::vector<std::string> refused = sampling_option_names();
-  for (const char* name : {"json_schema", "json", "regex", "choices", "grammar", "logits", "keep", "parse"})
+  for (const char* name : {"json_schema", "json", "regex", "choices", "grammar", "logits", "keep", "parse", "tool_choice"})
     refused.emplace_back(name);
   if (first >= 0) std::erase(refused, "special");
   for (const auto& [key, value] : options)
@@ -184,6 +185,12 @@ Result<RequestSettings> read_request_settings(const Options& options, const Samp
   if (messages) {
     reader.accept({"name", "template", "tools", "documents", "variables", "now", "continue_final_message"});
     settings.parses = reader.flag("parse", true) && !settings.task;
+    settings.tool_choice = ToolChoice::of(reader.text("tool_choice"));
+    if (settings.tool_choice.obliges() && settings.grammar.kind != GrammarSource::Kind::kNone)
+      reader.fail(Status(StatusCode::kInvalidArgument,
+                         format("request: option 'tool_choice' is '{}' with another that says which texts are allowed; "
+                                "wanted one of them",
+                                quote(settings.tool_choice.text()))));
     for (const auto& [key, value] : options) {
       if (key == "name" || key == "template") settings.chat_template.emplace(key, value);
       for (const std::string_view of_chat :

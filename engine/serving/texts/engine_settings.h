@@ -11,6 +11,7 @@
 #include "engine/sampling/sampling_settings.h"
 #include "engine/serving/texts/grammar_source.h"
 #include "engine/serving/texts/prompt_reader.h"
+#include "engine/serving/texts/tool_choice.h"
 
 namespace tessera {
 
@@ -36,6 +37,7 @@ struct RequestSettings {
   std::optional<PromptTask> task;
   std::optional<Pooling> pooling;
   std::optional<bool> normalize;
+  ToolChoice tool_choice;       // of messages
   Options chat, chat_template;  // options of messages: template variables, and the template's name
 };
 

@@ -7,7 +7,8 @@
 namespace tessera {
 
 struct GrammarSource {
-  enum class Kind : uint8_t { kNone, kJsonSchema, kJson, kRegex, kChoices, kGbnf } kind = Kind::kNone;
+  // kCalls: of tools; its text is what they depend on.
+  enum class Kind : uint8_t { kNone, kJsonSchema, kJson, kRegex, kChoices, kGbnf, kCalls } kind = Kind::kNone;
   std::string text;
   auto operator<=>(const GrammarSource&) const = default;
 };

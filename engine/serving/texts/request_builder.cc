@@ -49,9 +49,44 @@ Result<grammar::Grammar::Shared> compile(const GrammarSource& source) {
       TSR_ASSIGN_OR_RETURN(const std::vector<std::string> choices, read_choices(source.text));
       return grammar::Grammar::from_choices(choices);
     }
+    case Kind::kCalls:
     case Kind::kNone: break;
   }
   return Status(StatusCode::kInternal, "a grammar without a source");
+}
+
+// null without option.
+Result<Json> read_tools(const Options& chat) {
+  const auto given = chat.find("tools");
+  const auto* const text = given == chat.end() ? nullptr : std::get_if<std::string>(&given->second);
+  if (text == nullptr || text->empty()) return Json();
+  Result<Json> tools = parse_json(*text, "option 'tools'");
+  if (!tools.ok()) return Status(StatusCode::kInvalidArgument, std::string(tools.status().message()));
+  return tools;
+}
+
+// `tools`: null if what looks like a call is content.
+Result<std::shared_ptr<AnswerReading>> reading_of(std::shared_ptr<const Chat> chat, std::string_view prompt,
+                                                  const Json* tools) {
+  auto reading = std::make_shared<AnswerReading>();
+  TSR_ASSIGN_OR_RETURN(reading->markers, chat->marker_tokens());
+  reading->context.opening = chat->answer_form().opening_of(prompt);
+  if (tools != nullptr) {
+    reading->context.tools = *tools;
+  } else {
+    reading->own_form = chat->answer_form();
+    reading->own_form->calls.clear();
+  }
+  reading->chat = std::move(chat);
+  return reading;
+}
+
+// All that the grammar of calls depends on, of one tokenizer.
+GrammarSource calls_source(const CallGrammar& calls, const Options& chat_template) {
+  Json text = {{"tools", calls.tools}, {"name", calls.name}, {"opening", calls.opening}, {"may_reason", calls.may_reason}};
+  for (const auto& [key, value] : chat_template)
+    if (const auto* given = std::get_if<std::string>(&value)) text[key == "name" ? "template_name" : key] = *given;
+  return {GrammarSource::Kind::kCalls, dump(text)};
 }
 
 // The value of the key, moved to the front; null if absent.
@@ -72,7 +107,8 @@ RequestBuilder::RequestBuilder(std::shared_ptr<SharedModel> model, SamplingSetti
       defaults_(std::move(defaults)),
       form_(embedding_form(*model_, false)) {}
 
-Result<grammar::Constraint> RequestBuilder::constraint(const GrammarSource& source) {
+Result<grammar::Constraint> RequestBuilder::constraint(const GrammarSource& source,
+                                                       const Compile& compile_calls) {
   if (!tokenizer_) return needs_tokenizer("a grammar");
   {
     const std::lock_guard lock(mutex_);
@@ -82,7 +118,8 @@ Result<grammar::Constraint> RequestBuilder::constraint(const GrammarSource& sour
     }
   }
   // Compiles without the lock, so that other requests do not wait.
-  TSR_ASSIGN_OR_RETURN(auto compiled, compile(source));
+  const bool is_of_calls = source.kind == GrammarSource::Kind::kCalls;
+  TSR_ASSIGN_OR_RETURN(auto compiled, is_of_calls ? compile_calls() : compile(source));
   auto cache = std::make_shared<grammar::MaskCache>(std::move(compiled), token_bytes_);
   const std::lock_guard lock(mutex_);
   grammars_.emplace_front(source, cache);
@@ -99,8 +136,8 @@ Result<std::shared_ptr<const Chat>> RequestBuilder::chat(const Options& options)
   return made;
 }
 
-Result<ServingRequest> RequestBuilder::make(std::vector<int32_t> prompt, RequestSettings settings,
-                                          AnswerStart start) {
+Result<ServingRequest> RequestBuilder::make(std::vector<int32_t> prompt, RequestSettings settings, AnswerStart start,
+                                            const Compile& compile_calls) {
   if (!settings.sampling.stop.empty() && !tokenizer_) return needs_tokenizer("option 'stop'");
   ServingRequest request;
   request.prompt = std::move(prompt);
@@ -110,7 +147,7 @@ Result<ServingRequest> RequestBuilder::make(std::vector<int32_t> prompt, Request
   if (!settings.sampling.stop.empty())
     request.stops = std::make_shared<const StopAutomaton>(settings.sampling.stop);
   if (settings.grammar.kind != GrammarSource::Kind::kNone) {
-    TSR_ASSIGN_OR_RETURN(grammar::Constraint limited, constraint(settings.grammar));
+    TSR_ASSIGN_OR_RETURN(grammar::Constraint limited, constraint(settings.grammar, compile_calls));
     request.structured.emplace(settings.grammar, std::move(limited), std::move(start));
   }
   request.task = settings.task;
@@ -176,17 +213,14 @@ Result<ServingRequest> RequestBuilder::from_messages(std::string_view messages, 
   TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, defaults_, true));
   if (!tokenizer_) return needs_tokenizer("a conversation");
   TSR_ASSIGN_OR_RETURN(const auto with, chat(settings.chat_template));
+  TSR_ASSIGN_OR_RETURN(Json tools, read_tools(settings.chat));
+  TSR_RETURN_IF_ERROR(settings.tool_choice.check(tools));
+  const bool hides_tools = settings.tool_choice.kind == ToolChoice::Kind::kNone;
+  if (hides_tools) settings.chat.erase("tools");
   TSR_ASSIGN_OR_RETURN(ChatTokens tokens, with->encode(messages, settings.chat, false));
   std::shared_ptr<AnswerReading> answer;
   if (settings.parses) {
-    answer = std::make_shared<AnswerReading>();
-    answer->chat = with;
-    TSR_ASSIGN_OR_RETURN(answer->markers, with->marker_tokens());
-    answer->context.opening = with->answer_form().opening_of(tokens.text);
-    if (const auto tools = settings.chat.find("tools"); tools != settings.chat.end())
-      if (const auto* text = std::get_if<std::string>(&tools->second)) {
-        TSR_ASSIGN_OR_RETURN(answer->context.tools, parse_json(*text, "tools"));
-      }
+    TSR_ASSIGN_OR_RETURN(answer, reading_of(with, tokens.text, hides_tools ? nullptr : &tools));
   }
   const auto continued = settings.chat.find("continue_final_message");
   const auto* const flag =
@@ -195,8 +229,14 @@ Result<ServingRequest> RequestBuilder::from_messages(std::string_view messages, 
   AnswerStart start;
   if (settings.grammar.kind != GrammarSource::Kind::kNone)
     start = AnswerStart::of(*with, tokens.text, continues);
+  CallGrammar calls;
+  if (settings.tool_choice.obliges()) {
+    calls = obliged_calls(settings.tool_choice, std::move(tools), *with, *tokenizer_, tokens.text, continues);
+    settings.grammar = calls_source(calls, settings.chat_template);
+  }
   TSR_ASSIGN_OR_RETURN(ServingRequest request,
-                       make(std::move(tokens.ids), std::move(settings), std::move(start)));
+                       make(std::move(tokens.ids), std::move(settings), std::move(start),
+                            [&] { return make_call_grammar(with->answer_form(), calls); }));
   request.answer = std::move(answer);
   return request;
 }

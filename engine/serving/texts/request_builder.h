@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -39,8 +40,11 @@ class RequestBuilder {
                                      const Options& options);
 
  private:
-  Result<ServingRequest> make(std::vector<int32_t> prompt, RequestSettings settings, AnswerStart start = {});
-  Result<grammar::Constraint> constraint(const GrammarSource& source);
+  using Compile = std::function<Result<grammar::Grammar::Shared>()>;
+  // `compile_calls`: the grammar of source kind kCalls.
+  Result<ServingRequest> make(std::vector<int32_t> prompt, RequestSettings settings, AnswerStart start = {},
+                              const Compile& compile_calls = {});
+  Result<grammar::Constraint> constraint(const GrammarSource& source, const Compile& compile_calls);
   Result<std::shared_ptr<const Chat>> chat(const Options& options);
 
   const std::shared_ptr<SharedModel> model_;

@@ -10,7 +10,7 @@
 namespace tessera {
 
 ServedAnswer::ServedAnswer(std::shared_ptr<const AnswerReading> reading, uint64_t seed)
-    : reading_(std::move(reading)), seed_(seed), stream_(reading_->chat->answer_form(), reading_->context) {}
+    : reading_(std::move(reading)), seed_(seed), stream_(reading_->form(), reading_->context) {}
 
 const std::string* ServedAnswer::marker(int32_t token) const {
   const auto found = reading_->markers.find(token);

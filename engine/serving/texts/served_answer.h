@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,9 +16,12 @@ namespace tessera {
 
 // AnswerReading: the form of a conversation's answers. Immutable; shared by the texts of a request.
 struct AnswerReading {
-  std::shared_ptr<const Chat> chat;        // owns the form
+  std::shared_ptr<const Chat> chat;
+  std::optional<AnswerForm> own_form;      // none: the chat's
   std::map<int32_t, std::string> markers;  // Chat::marker_tokens
   AnswerContext context;
+
+  const AnswerForm& form() const { return own_form ? *own_form : chat->answer_form(); }
 };
 
 class ServedAnswer {

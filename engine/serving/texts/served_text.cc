@@ -269,12 +269,12 @@ void ServedText::emit_text(std::string text, ServingEvent& event) {
   event.reasoning = std::move(delta.reasoning);
 }
 
-// Text under a grammar is content, whatever it looks like.
+// Text under a grammar is content, whatever it looks like, unless that is of calls.
 AnswerDelta ServedText::take_apart(std::string_view text) {
   const auto repaired = [this](std::string_view part) {
     return repairs_text_ ? jinja::valid_utf8(part) : std::string(part);
   };
-  if (!structured_) return answer_->add(repaired(text));
+  if (!structured_ || structured_->source().kind == GrammarSource::Kind::kCalls) return answer_->add(repaired(text));
   const size_t begin = std::exchange(text_bytes_, text_bytes_ + text.size());
   const size_t answer = structured_->answer_begin();
   const size_t place = answer == SIZE_MAX ? SIZE_MAX : stream_begin_ + answer;
