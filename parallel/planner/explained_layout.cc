@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/base/text.h"
+#include "parallel/sharding/rule_factors.h"
 #include "parallel/sharding/units.h"
 
 namespace tessera {
@@ -134,10 +135,6 @@ std::string without_numbers(const std::string& name) {
   for (std::string& part : parts)
     if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; })) part = "*";
   return join(parts, ".");
-}
-
-bool contains(const std::vector<AxisId>& axes, AxisId axis) {
-  return std::ranges::find(axes, axis) != axes.end();
 }
 
 // The parameter with blocks along the factor; kNoTensor: none.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "parallel/pricing/device_time.h"
+#include "parallel/sharding/rule_factors.h"
 
 namespace tessera {
 
@@ -19,11 +20,6 @@ struct MatmulSizes {
   bool on_chip = false;  // no result has both m and n, and there are several
   double flops() const { return 2 * count * m * n * k; }
 };
-
-bool has(const ShardingRule::OperandDims& dims, char factor) {
-  return std::ranges::any_of(dims,
-                             [&](const std::string& dim) { return dim.find(factor) != std::string::npos; });
-}
 
 // The matmul of operands `a` and `b`: common factors are summed, except
 // those in every operand; rows are a's own factors, columns b's.

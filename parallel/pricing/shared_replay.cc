@@ -17,8 +17,8 @@ struct Arrival {
   int32_t rank = 0, instruction = 0;
 };
 
-// Task: a running kernel or copy, all members of a collective, or both ends of a message.
-struct Task {
+// Activity: a running kernel or copy, all members of a collective, or both ends of a message.
+struct Activity {
   std::vector<Arrival> parts;
   InstructionPrice price;
   double begin_s = 0;
@@ -163,21 +163,21 @@ class SharedPlayer {
   }
 
   void begin(std::vector<Arrival> parts) {
-    Task task{std::move(parts), {}, now_s_, 1};
-    task.price = price_of(task.parts[0]);
-    for (const Arrival& part : task.parts)
-      if (price_of(part).alone_s > task.price.alone_s) task.price = price_of(part);
-    busy_ += task.price.threads;
-    under_way_.push_back(std::move(task));
+    Activity activity{std::move(parts), {}, now_s_, 1};
+    activity.price = price_of(activity.parts[0]);
+    for (const Arrival& part : activity.parts)
+      if (price_of(part).alone_s > activity.price.alone_s) activity.price = price_of(part);
+    busy_ += activity.price.threads;
+    under_way_.push_back(std::move(activity));
   }
 
   // Advances to the next event.
   void pass_time() {
     double step_s = INFINITY;
     seconds_.clear();
-    for (const Task& task : under_way_) {
-      seconds_.push_back(seconds_at(task.price, cluster_, busy_, working_ranks_));
-      step_s = std::min(step_s, task.left * seconds_.back());
+    for (const Activity& activity : under_way_) {
+      seconds_.push_back(seconds_at(activity.price, cluster_, busy_, working_ranks_));
+      step_s = std::min(step_s, activity.left * seconds_.back());
     }
     if (!switches_.empty() && switches_.front().end_s - now_s_ <= step_s) {
       step_s = switches_.front().end_s - now_s_;
@@ -189,24 +189,24 @@ class SharedPlayer {
     }
     size_t kept = 0;
     for (size_t i = 0; i < under_way_.size(); ++i) {
-      Task& task = under_way_[i];
-      const double left_s = task.left * seconds_[i] - step_s;
+      Activity& activity = under_way_[i];
+      const double left_s = activity.left * seconds_[i] - step_s;
       if (left_s <= 1e-12) {
-        finish(task);
+        finish(activity);
         continue;
       }
-      task.left = left_s / seconds_[i];
-      if (kept != i) under_way_[kept] = std::move(task);
+      activity.left = left_s / seconds_[i];
+      if (kept != i) under_way_[kept] = std::move(activity);
       ++kept;
     }
     under_way_.resize(kept);
   }
 
-  void finish(const Task& task) {
-    busy_ -= task.price.threads;
-    const int64_t begin_ns = std::llround(task.begin_s * 1e9), end_ns = std::llround(now_s_ * 1e9);
+  void finish(const Activity& activity) {
+    busy_ -= activity.price.threads;
+    const int64_t begin_ns = std::llround(activity.begin_s * 1e9), end_ns = std::llround(now_s_ * 1e9);
     result_.end_ns = std::max(result_.end_ns, end_ns);
-    for (const Arrival& part : task.parts) {
+    for (const Arrival& part : activity.parts) {
       const auto rank = static_cast<size_t>(part.rank), at = static_cast<size_t>(part.instruction);
       result_.ranks[rank][at] = {begin_ns, end_ns};
       StreamState& stream = streams_[rank][static_cast<size_t>(dependencies_[rank].stream[at])];
@@ -227,7 +227,7 @@ class SharedPlayer {
   std::vector<Meeting> meetings_;
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // (from, to)
   std::vector<size_t> woken_;                                // ranks that may begin something
-  std::vector<Task> under_way_;
+  std::vector<Activity> under_way_;
   std::deque<StreamSwitch> switches_;  // by end
   std::vector<double> seconds_;     // per instruction, at the present load
   double now_s_ = 0;

@@ -7,6 +7,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
+#include "parallel/sharding/rule_factors.h"
 #include "parallel/sharding/schedule.h"
 
 namespace tessera {
@@ -14,10 +15,6 @@ namespace tessera {
 namespace {
 
 bool is_real(DType dtype) { return dtype != DType::kI32 && dtype != DType::kI64; }
-
-bool contains(const std::vector<AxisId>& axes, AxisId axis) {
-  return std::ranges::find(axes, axis) != axes.end();
-}
 
 bool is_sum(const ShardingRule& rule, const Node& node) {
   return node.inputs.size() > 1 &&

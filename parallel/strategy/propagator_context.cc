@@ -2,16 +2,13 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/sharding/rule_factors.h"
+#include "parallel/sharding/schedule.h"
 #include "parallel/strategy/propagator.h"
-#include "parallel/strategy/rule_factors.h"
 
 namespace tessera {
 
 namespace {
-
-bool contains(const std::vector<AxisId>& axes, AxisId axis) {
-  return std::ranges::find(axes, axis) != axes.end();
-}
 
 bool sees_earlier_only(const Node& node) {
   for (const Attr& attr : node.attrs)

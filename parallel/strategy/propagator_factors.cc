@@ -2,19 +2,11 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/sharding/rule_factors.h"
 #include "parallel/sharding/schedule.h"
 #include "parallel/strategy/propagator.h"
-#include "parallel/strategy/rule_factors.h"
 
 namespace tessera {
-
-namespace {
-
-bool contains(const std::vector<AxisId>& axes, AxisId axis) {
-  return std::ranges::find(axes, axis) != axes.end();
-}
-
-}  // namespace
 
 // The factor of this node that axis `axis` of a tensor's layout is on.
 const Factor* Propagator::factor_along(NodeId id, const ShardingSpec& spec,

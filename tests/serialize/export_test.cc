@@ -283,8 +283,8 @@ TEST_CASE("gguf files of gemma4 state that logits have no bound, and notes name 
   const ScratchFolder scratch;
   const auto gemma = [](const std::string& windows, const std::string& sizes, int shared) {
     const auto layers = 1 + std::ranges::count(windows, '|');
-    return model_of(format("gemma4:L={},C=12,H=6,KV=2,D=6,F=10,V=11,T=16,windows={},head_sizes={},shared_kv={},tied,rope_half", layers, windows,
-                           sizes, shared));
+    return model_of(format("gemma4:L={},C=12,H=6,KV=2,D=6,F=10,V=11,T=16,windows={},head_sizes={},tied,rope_half{}", layers, windows, sizes,
+                           shared > 0 ? format(",shared_kv={}", shared) : ""));
   };
   write_gguf(gemma("5|0", "6|8", 0), scratch / "m.gguf");
   const auto metadata = open_gguf_metadata(*open_file(scratch / "m.gguf"));

@@ -1,12 +1,18 @@
-// Factors of a dim of an operand, or of its dims, in an op's sharding rule.
+// Factors of a dim of an operand, or of its dims, in an op's sharding rule; axes of a dim.
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "graph/device_mesh.h"
 #include "parallel/sharding/units.h"
 
 namespace tessera {
+
+inline bool contains(const std::vector<AxisId>& axes, AxisId axis) {
+  return std::ranges::find(axes, axis) != axes.end();
+}
 
 // Whether one of the dims has the factor.
 inline bool has(const ShardingRule::OperandDims& dims, char factor) {
