@@ -33,7 +33,7 @@ size_t encode(uint32_t character, std::array<uint8_t, 4>& bytes) {
 void append_utf8(CharacterRange range, std::vector<Utf8Range>& out) {
   std::vector<CharacterRange> left{range};
   while (!left.empty()) {
-    auto [first, last] = left.back();
+    const uint32_t first = left.back().first, last = left.back().last;
     left.pop_back();
     bool was_split = false;
     const auto split_after = [&](uint32_t end) {  // splits into [first, end] and the rest
