@@ -47,7 +47,7 @@ done
     "$out/reader_fuzzer" "${objects[*]}" "${objects[*]}" "$out/reader_fuzzer"
   printf -- '-include %s/objects/*.d\n' "$out"
 } >"$out/Makefile"
-make -k -s -f "$out/Makefile" -j"$(nproc)" "$out/reader_fuzzer"
+make -k -s -f "$out/Makefile" -j"$(nproc --all)" "$out/reader_fuzzer"
 
 for reader in "${readers[@]}"; do
   corpus=$out/corpus/$reader
