@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -165,7 +164,7 @@ class ServingGraph {
       TSR_ASSIGN_OR_RETURN(of_node_.adapter, requested_rows(of_step_.adapter, node.scope));
     }
     TSR_RETURN_IF_ERROR(add_copy(id));
-    for (const auto& [input, all] : of_all | std::views::reverse) copy_.replace(input, all);
+    for (auto each = of_all.rbegin(); each != of_all.rend(); ++each) copy_.replace(each->first, each->second);
     return {};
   }
 

@@ -372,7 +372,7 @@ class PeftReader {
     for (const auto& [module, ids] : config_.token_rows) wanted.insert(module);
     for (const auto& [module, tensor] : rows_) {
       const auto owners = parameters.find(module + ".weight");
-      const auto listed = std::ranges::find_if(config_.token_rows, [&](const auto& it) {
+      const auto listed = std::ranges::find_if(config_.token_rows, [&module = module](const auto& it) {
         return it.first.empty() || ends_with_name(module, it.first);
       });
       if (owners == parameters.end() || owners->second.size() != 1 || !is_table_or_head(module))

@@ -50,8 +50,7 @@ std::string known_classes() {
   for (const ModelFamily& family : all_model_families())
     for (const HuggingfaceClass& each : family.classes) known.emplace_back(each.model_type);
   std::ranges::sort(known);
-  const auto repeated = std::ranges::unique(known);  // two families share a model_type
-  known.erase(repeated.begin(), repeated.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());  // two families share a model_type
   return join(known, ", ") + "; and models with a text_config of one of these";
 }
 

@@ -80,7 +80,7 @@ Result<ModeloptConfig> read_modelopt(const Json& json, std::string_view where_gi
   for (const char* const key : {"exclude_modules", "ignore"})
     for (std::string& pattern : fields.texts(key, kMostModules)) config.excluded.push_back(std::move(pattern));
   std::ranges::sort(config.excluded);
-  config.excluded.erase(std::ranges::unique(config.excluded).begin(), config.excluded.end());
+  config.excluded.erase(std::unique(config.excluded.begin(), config.excluded.end()), config.excluded.end());
   config.caches_keys = fields.has("kv_cache_quant_algo") || fields.has("kv_cache_scheme");
   const Json* const layers = fields.object("quantized_layers");
   if (layers != nullptr && config.algorithm == kMixed)

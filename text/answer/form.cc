@@ -144,7 +144,7 @@ AnswerForm AnswerForm::of(const ChatTemplate& chat) {
   // A non-tag end such as ";" would be cut from content.
   std::erase_if(form.ends, [](const std::string& mark) { return !is_tag(mark); });
   std::ranges::sort(form.ends);
-  form.ends.erase(std::ranges::unique(form.ends).begin(), form.ends.end());
+  form.ends.erase(std::unique(form.ends.begin(), form.ends.end()), form.ends.end());
   form.default_opening = form.opening_of(probe.prompt());
   return form;
 }

@@ -249,10 +249,11 @@ Result<bool> SchemaReader::is_disjoint(const Json& a, const Json& b, const std::
     return std::ranges::none_of(values, [&](const Json& each) {
       return std::ranges::any_of(others, [&](const Json& same) { return is_same(each, same); });
     });
-  for (const auto& [listed, schema] : {std::pair(&values, &other), std::pair(&others, &one)})
-    if (listed->is_array() && listed->size() <= 64 &&
-        std::ranges::all_of(*listed, [&](const Json& each) { return allows(each, *schema) == std::optional(false); }))
-      return true;
+  const auto forbids_all = [&](const Json& schema, const Json& listed) {
+    return listed.is_array() && listed.size() <= 64 &&
+           std::ranges::all_of(listed, [&](const Json& each) { return allows(each, schema) == std::optional(false); });
+  };
+  if (forbids_all(other, values) || forbids_all(one, others)) return true;
   // Values of the keywords' types must be forbidden by the other.
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(one, where));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> other_types, types_of_schema(other, where));
