@@ -112,14 +112,14 @@ func (r *request) readSampling(body *fields.Object) {
 }
 
 // readThinking reads whether the model reasons. The budget is a hint, which the engine has no use for: reasoning ends with
-// max_tokens at the latest.
+// max_tokens at the latest. Displays other than "omitted" show all of it: it is neither summarized nor told in updates here.
 func (r *request) readThinking(body *fields.Object) {
 	thinking, ok := body.Object("thinking")
 	if !ok {
 		return
 	}
 	thinking.NeedText("type")
-	switch kind, _ := thinking.Choice("type", "enabled", "disabled", "adaptive", "between_tools"); kind {
+	switch kind, _ := r.advice(thinking, "type", "enabled", "disabled", "adaptive", "between_tools"); kind {
 	case "enabled":
 		if _, ok := thinking.Integer("budget_tokens", 1, openai.MostTokens); !ok && !thinking.Has("budget_tokens") {
 			thinking.Fail("budget_tokens", fields.Missing, "is missing; a number is wanted")
@@ -128,16 +128,30 @@ func (r *request) readThinking(body *fields.Object) {
 	case "disabled":
 		r.variables.Reason(false)
 	}
-	if display, ok := thinking.Choice("display", "summarized", "omitted"); ok {
+	if display, ok := r.advice(thinking, "display", "summarized", "omitted", "updates"); ok {
 		r.omitted = display == "omitted"
 	}
 	_ = r.done(thinking)
 }
 
+// advice is a choice that guides the model. Requests with beta members may be ahead of this service, as Claude Code's are: in them a
+// text that is not known counts as absent.
+func (r *request) advice(object *fields.Object, name string, known ...string) (text string, ok bool) {
+	if text, ok = object.Text(name); !ok || !r.lenient {
+		return object.Choice(name, known...)
+	}
+	for _, each := range known {
+		if text == each {
+			return text, true
+		}
+	}
+	return "", false
+}
+
 // readOutput reads the effort and the form of texts; output_format is the form's older name.
 func (r *request) readOutput(body *fields.Object) {
 	if output, ok := body.Object("output_config"); ok {
-		if effort, ok := output.Choice("effort", "low", "medium", "high", "xhigh", "max"); ok && r.variables["enable_thinking"] != false {
+		if effort, ok := r.advice(output, "effort", "low", "medium", "high", "xhigh", "max"); ok && r.variables["enable_thinking"] != false {
 			r.variables.Grade(effort)
 		}
 		if format, ok := output.Object("format"); ok {
