@@ -78,7 +78,7 @@ func readFormat(body *fields.Object, options inference.Options) {
 	case value.Kind() != fields.Text:
 		value.Fail(fields.InvalidType, "is %s; \"json\" or a JSON schema is wanted", value.Kind())
 	case value.Text() == "json":
-		options["json"] = int64(1)
+		options["json_schema"] = openai.AnyObject
 	case value.Text() != "":
 		value.Fail(fields.InvalidValue, "is %q; \"json\" or a JSON schema is wanted", value.Text())
 	}

@@ -6,6 +6,10 @@ import (
 	"tessera.dev/service/inference"
 )
 
+// AnyObject is the schema of json_object: the library's option json takes texts, numbers and lists too, which clients of that form do
+// not expect.
+const AnyObject = `{"type":"object"}`
+
 // constraints reads the members that constrain the form of texts, of which at most one may be given.
 type constraints struct {
 	body    *fields.Object
@@ -35,7 +39,7 @@ func Constraints(body *fields.Object, options inference.Options) {
 	if outputs, ok := body.Object("structured_outputs"); ok {
 		c.schema(outputs, "json")
 		if flag, ok := outputs.Flag("json_object"); ok && flag {
-			c.set(outputs, "json_object", "json", int64(1))
+			c.set(outputs, "json_object", "json_schema", AnyObject)
 		}
 		c.text(outputs, "regex", "regex")
 		c.text(outputs, "grammar", "grammar")
@@ -59,7 +63,7 @@ func (c *constraints) format(format *fields.Object) {
 		if format.Has("schema") {
 			c.schema(format, "schema")
 		} else {
-			c.set(format, "type", "json", int64(1))
+			c.set(format, "type", "json_schema", AnyObject)
 		}
 	case "json_schema":
 		if format.Has("schema") && !format.Has("json_schema") {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"tessera.dev/service/dialect/fields"
+	"tessera.dev/service/dialect/openai"
 	"tessera.dev/service/dialect/variables"
 	"tessera.dev/service/dialect/wire"
 )
@@ -46,7 +47,7 @@ func (r *request) readFormat(format *fields.Object) {
 	format.NeedText("type")
 	switch kind, _ := format.Choice("type", "text", "json_object", "json_schema"); kind {
 	case "json_object":
-		r.options["json"] = int64(1)
+		r.options["json_schema"] = openai.AnyObject
 		r.echo.Text.Format = plainFormat{kind}
 	case "json_schema":
 		shown := schemaFormat{Type: kind, Name: format.NeedText("name")}

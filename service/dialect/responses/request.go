@@ -49,7 +49,6 @@ func read(call *dialect.Call, counting bool) (*request, error) {
 	body.Only("truncation", `"disabled"`)
 	body.Pass("personality", "client_metadata")
 	if r.choice == "required" || r.choice == "named" { // a form is of the text, which such a reply has none of
-		delete(r.options, "json")
 		delete(r.options, "json_schema")
 	}
 	if !counting {
