@@ -1,4 +1,4 @@
-// Package listing is GET /v1/models and /v1/models/{id}: OpenAI's form with context lengths, and a second list for Codex.
+// Package listing is GET /v1/models and /v1/models/{id}: OpenAI's form with context lengths, and a second list for Codex; or Anthropic's form.
 package listing
 
 import (
@@ -73,7 +73,10 @@ func newEntry(info inference.Info) entry {
 	return made
 }
 
-func list(_ *dialect.Call, known inference.Models, _ <-chan struct{}) (any, error) {
+func list(call *dialect.Call, known inference.Models, _ <-chan struct{}) (any, error) {
+	if isAnthropic(call) {
+		return listAnthropic(call, known.List())
+	}
 	made := models{"list", []entry{}, []codexModel{}}
 	for _, info := range known.List() {
 		made.Data = append(made.Data, newEntry(info))
@@ -96,6 +99,9 @@ func does(info inference.Info, what string) bool {
 func one(call *dialect.Call, known inference.Models, _ <-chan struct{}) (any, error) {
 	name := strings.TrimPrefix(call.Path, prefix)
 	for _, info := range known.List() {
+		if info.Name == name && isAnthropic(call) {
+			return json.RawMessage(wire.JSON(newAnthropicModel(info))), nil
+		}
 		if info.Name == name {
 			return json.RawMessage(wire.JSON(newEntry(info))), nil
 		}
