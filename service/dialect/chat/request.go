@@ -79,7 +79,7 @@ func decode(call *dialect.Call, settings Settings) (dialect.Exchange, error) {
 	x.choices = make([]choice, openai.Texts(body, x.options))
 	openai.Limit(body, x.options)
 	x.readForm(body)
-	openai.Template(body, x.options)
+	x.noReasoning = openai.Template(body, x.options)
 	x.readPrompt(body)
 	x.readReply(body)
 	refuse(body)
@@ -147,8 +147,8 @@ func (x *exchange) readReply(body *fields.Object) {
 	if x.probable {
 		x.options["logprobs"] = likeliest
 	}
-	if shown, ok := body.Flag("include_reasoning"); ok {
-		x.noReasoning = !shown
+	if shown, ok := body.Flag("include_reasoning"); ok && !shown {
+		x.noReasoning = true
 	}
 }
 

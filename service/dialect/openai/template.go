@@ -8,9 +8,13 @@ import (
 	"tessera.dev/service/inference"
 )
 
-// Template reads the variables and documents of the chat template, and whether the last message is continued, into options.
-func Template(body *fields.Object, options inference.Options) {
+// Template reads the variables and documents of the chat template, and whether the last message is continued, into options. hidden:
+// the reply is not to have the reasoning.
+func Template(body *fields.Object, options inference.Options) (hidden bool) {
 	var set variables.Variables
+	if reasoning, ok := body.Object("reasoning"); ok {
+		hidden = readReasoning(reasoning, &set)
+	}
 	if effort, ok := body.Choice("reasoning_effort", variables.Efforts...); ok {
 		set.Think(effort)
 	}
@@ -35,4 +39,21 @@ func Template(body *fields.Object, options inference.Options) {
 	if flag, ok := body.Flag("continue_final_message"); ok && flag {
 		options["continue_final_message"] = int64(1)
 	}
+	return hidden
+}
+
+// readReasoning reads the object `reasoning` of OpenRouter's clients, and of Responses' that speak chat. A budget is a hint, which the
+// engine has no use for, and a summary is all of the reasoning.
+func readReasoning(reasoning *fields.Object, set *variables.Variables) (hidden bool) {
+	if on, ok := reasoning.Flag("enabled"); ok {
+		set.Reason(on)
+	}
+	if effort, ok := reasoning.Choice("effort", variables.Efforts...); ok {
+		set.Think(effort)
+	}
+	reasoning.Integer("max_tokens", 0, MostTokens)
+	reasoning.Choice("summary", "auto", "concise", "detailed")
+	hidden, _ = reasoning.Flag("exclude")
+	reasoning.Done()
+	return hidden
 }

@@ -19,7 +19,7 @@ func readConversation(body *fields.Object) conversation {
 	made := conversation{options: inference.Options{}}
 	made.messages = openai.Messages(body, "messages")
 	openai.ReadTools(body, made.options)
-	openai.Template(body, made.options)
+	_ = openai.Template(body, made.options)
 	_, continues := made.options["continue_final_message"]
 	begins, ok := body.Flag("add_generation_prompt")
 	if ok && begins && continues {
