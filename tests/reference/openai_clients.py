@@ -82,12 +82,13 @@ def stream_helper():
 
 
 def tools():
+    settings = {**SHORT, "max_tokens": 300}  # a call that is cut off is none
     for choice in ("required", {"type": "function", "function": {"name": "get_time"}}):
-        reply = client.chat.completions.create(messages=HELLO, tools=[WEATHER, TIME], tool_choice=choice, **SHORT)
+        reply = client.chat.completions.create(messages=HELLO, tools=[WEATHER, TIME], tool_choice=choice, **settings)
         [call, *_] = reply.choices[0].message.tool_calls
         assert reply.choices[0].finish_reason == "tool_calls" and call.type == "function" and call.id
         assert call.function.name == ("get_time" if choice != "required" else call.function.name)
-        with client.chat.completions.stream(messages=HELLO, tools=[WEATHER, TIME], tool_choice=choice, **SHORT) as stream:
+        with client.chat.completions.stream(messages=HELLO, tools=[WEATHER, TIME], tool_choice=choice, **settings) as stream:
             kinds = [event.type for event in stream]
             final = stream.get_final_completion()
         assert "tool_calls.function.arguments.done" in kinds
@@ -113,7 +114,7 @@ def parsed():
 
 def json_object():
     reply = client.chat.completions.create(messages=HELLO, response_format={"type": "json_object"}, **SHORT)
-    assert reply.choices[0].message.content.strip()[:1] in '{["0123456789-tfn'
+    assert reply.choices[0].message.content.strip()[:1] == "{"
     for extra in ({"guided_choice": ["left", "right"]}, {"structured_outputs": {"choice": ["left", "right"]}}):
         reply = client.chat.completions.create(messages=HELLO, extra_body=extra, **SHORT)
         assert reply.choices[0].message.content in ("left", "right")
