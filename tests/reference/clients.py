@@ -91,19 +91,15 @@ def raise_loopback():
 
 
 class Service:
-    """tessera-serve with the models, until it is closed."""
+    """tessera-serve with a model, until it is closed."""
 
-    def __init__(self, program, cache, trained):
-        models, state = cache / "models", cache / "state"
-        for folder in (models, state):
-            shutil.rmtree(folder, ignore_errors=True)
-        paths = [scripted_model.write_scripted_model(models / MODEL, CALLS)] + [trained] * bool(trained)
-        names = [f"--alias={prefix}-{MODEL}={MODEL}" for prefix in ("gpt-5", "claude-sonnet-4")]  # names of models that llm-comply asks to reason
-        self.log = cache / "logs" / "service.txt"
+    def __init__(self, program, cache, name, arguments):
+        state = cache / "states" / name
+        shutil.rmtree(state, ignore_errors=True)
+        state.parent.mkdir(exist_ok=True)
+        self.log = cache / "logs" / f"service_{name}.txt"
         with open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [program, *paths, *names, "--port", "0", "--state", state, "--context", "131072", "--sequences", "2", "--train-context", "128"],
-                stderr=log, stdout=log)
+            self.process = subprocess.Popen([program, *arguments, "--port", "0", "--state", state, "--sequences", "2"], stderr=log, stdout=log)
 
     def url(self):
         for _ in range(600):
@@ -165,18 +161,33 @@ def run(given, cache, clients):
     if given.loopback:
         raise_loopback()
     (cache / "logs").mkdir(exist_ok=True)
-    service = Service(given.serve.resolve(), cache, trained)
-    rows = []
-    try:
-        url = service.url()
-        for client in clients:
-            rows.append(check(client, pythons[client.name], url, cache, trained))
-            print(json.dumps(rows[-1]), flush=True)
-    finally:
-        ended = service.close()
+    rows, ended = [], []
+    for name, arguments, served in services(cache, trained, clients):
+        service = Service(given.serve.resolve(), cache, name, arguments)
+        try:
+            url = service.url()
+            for client in served:
+                rows.append(check(client, pythons[client.name], url, cache, trained))
+                print(json.dumps(rows[-1]), flush=True)
+        finally:
+            ended.append(service.close())
     show(rows)
-    print(f"service ended with {ended}; logs in {cache / 'logs'}")
-    return int(ended != 0 or not all(row["green"] for row in rows))
+    print(f"services ended with {ended}; logs in {cache / 'logs'}")
+    return int(any(ended) or not all(row["green"] for row in rows))
+
+
+def services(cache, trained, clients):
+    """The name of each service that is needed, its arguments, and its clients."""
+    training = [client for client in clients if "TRAINED" in client.arguments]
+    others = [client for client in clients if client not in training]
+    if others:
+        folder = cache / "models" / MODEL
+        shutil.rmtree(folder, ignore_errors=True)
+        # Agents send long prompts; the names are those of models that llm-comply asks to reason.
+        names = [f"--alias={prefix}-{MODEL}={MODEL}" for prefix in ("gpt-5", "claude-sonnet-4")]
+        yield "scripted", [scripted_model.write_scripted_model(folder, CALLS), *names, "--context", "131072"], others
+    if training:
+        yield "trained", [trained, "--train-context", "128"], training
 
 
 def main():
