@@ -25,6 +25,8 @@ type Call struct {
 	ID     string // random, 24 letters and digits, for ids of replies
 	// Names are the parts of the path that stand for a {name} of the endpoint's Path, unescaped.
 	Names map[string]string
+	// Received is when the last byte of the body came.
+	Received time.Time
 	// Context ends with the connection.
 	Context context.Context
 }

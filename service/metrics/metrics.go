@@ -88,10 +88,11 @@ func (r *Registry) SetCounter(name, help string, value float64, labels ...string
 	r.sample("counter", name, help, nil, labels).value = value
 }
 
-// Seconds and Tokens are bounds of buckets.
+// Seconds, Tokens and Delays (in seconds, of the service's own work) are bounds of buckets.
 var (
 	Seconds = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	Tokens  = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000}
+	Delays  = []float64{0.0001, 0.0002, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5}
 )
 
 // Observe counts a value in a histogram.

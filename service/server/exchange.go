@@ -33,6 +33,7 @@ type arrival struct {
 	request int
 	event   inference.Event
 	err     error
+	at      time.Time
 }
 
 func (s *Server) serveEndpoint(e dialect.Endpoint) func(http.ResponseWriter, *http.Request, *dialect.Call, keys.Key) {
@@ -75,6 +76,7 @@ func (x *exchange) run(call *dialect.Call) (err error) {
 		}
 		x.streams = append(x.streams, stream)
 	}
+	x.timing.submit(x, call.Received)
 	x.usage = make([]inference.Usage, len(x.streams))
 	if x.endpoint.CountsFirst {
 		x.takeUsage()
@@ -117,7 +119,7 @@ func (x *exchange) read(ctx context.Context) (arrivals <-chan arrival, wait func
 			for {
 				event, err := x.streams[i].Next(ctx)
 				select {
-				case channel <- arrival{i, event, err}:
+				case channel <- arrival{i, event, err, time.Now()}:
 				case <-ctx.Done():
 					return
 				}
@@ -192,6 +194,7 @@ func (x *exchange) stream() error {
 		if err := x.write(buffer); err != nil {
 			return nil // the client is gone
 		}
+		x.timing.write(x)
 		buffer = buffer[:0]
 		var err error
 		select {
@@ -208,8 +211,10 @@ func (x *exchange) stream() error {
 	}
 	x.takeUsage()
 	buffer = append(buffer, x.End(x.usage)...)
+	if x.write(buffer) == nil {
+		x.timing.write(x)
+	}
 	x.timing.end(x)
-	_ = x.write(buffer)
 	return nil
 }
 
@@ -222,6 +227,8 @@ func (x *exchange) gather(buffer []byte, a arrival, more <-chan arrival, left in
 		}
 		if buffer = append(buffer, bytes...); ended {
 			left--
+		} else {
+			x.timing.wait(a.at)
 		}
 		if left == 0 || len(buffer) >= x.server.config.BufferBytes {
 			return buffer, left, nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"tessera.dev/service/dialect"
 	"tessera.dev/service/inference"
@@ -38,7 +39,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, call *dialect.
 		w.Header().Set("Connection", "close")
 		return bodyError(err)
 	}
-	call.Body = bytes
+	call.Body, call.Received = bytes, time.Now()
 	if other {
 		return nil
 	}

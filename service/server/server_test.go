@@ -13,6 +13,7 @@ import (
 
 	"tessera.dev/service/dialect"
 	"tessera.dev/service/keys"
+	"tessera.dev/service/metrics"
 )
 
 // start serves on a port of its own until the test ends.
@@ -262,5 +263,22 @@ func TestDrain(t *testing.T) {
 	<-stopped
 	if models.opened.Load() != 0 {
 		t.Error("a model is still open")
+	}
+}
+
+// Each streamed text has a delay before the engine has it, and each of its events one before it is written.
+func TestDelays(t *testing.T) {
+	counted := metrics.New("tessera")
+	_, address := start(t, &fakeModels{words: 3, word: "x"}, func(c *Config) { c.Metrics = counted })
+	talk(t, address, post("/texts", streamed), 200*time.Millisecond)
+	var text strings.Builder
+	if err := counted.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, wanted := range []string{`tessera:request_submit_time_seconds_count{model_name="fake"} 1`, `tessera:first_token_delay_seconds_count{model_name="fake"} 1`,
+		`tessera:event_write_time_seconds_count{model_name="fake"} 4`, `tessera:event_write_time_seconds_bucket{model_name="fake",le="5"} 4`} {
+		if !strings.Contains(text.String(), wanted+"\n") {
+			t.Errorf("found %s\nwanted %s", text.String(), wanted)
+		}
 	}
 }

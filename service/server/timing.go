@@ -11,6 +11,35 @@ import (
 type timing struct {
 	last      time.Time // of a token
 	generated int64     // tokens that are counted already
+	submitted time.Time
+	waiting   []time.Time // arrivals of events that are not written yet
+	first     time.Time   // when the first token was written
+}
+
+// submit notes that the engine has all requests.
+func (t *timing) submit(x *exchange, received time.Time) {
+	t.submitted = time.Now()
+	x.server.config.Metrics.Observe("request_submit_time_seconds", "Time from the last byte of a request to the engine's having it.", metrics.Delays,
+		t.submitted.Sub(received).Seconds(), "model_name", x.model.Name)
+}
+
+// wait notes an event that is to be written.
+func (t *timing) wait(arrived time.Time) { t.waiting = append(t.waiting, arrived) }
+
+// write notes that all events so far are written.
+func (t *timing) write(x *exchange) {
+	if len(t.waiting) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, arrived := range t.waiting {
+		x.server.config.Metrics.Observe("event_write_time_seconds", "Time from an event's arrival to its write to the client.", metrics.Delays,
+			now.Sub(arrived).Seconds(), "model_name", x.model.Name)
+	}
+	t.waiting = t.waiting[:0]
+	if t.first.IsZero() && !t.last.IsZero() {
+		t.first = now
+	}
 }
 
 // event notes the arrival of tokens.
@@ -48,6 +77,10 @@ func (t *timing) count(x *exchange, reason string) {
 func (t *timing) end(x *exchange) {
 	m, name := x.server.config.Metrics, x.model.Name
 	generated := int64(0)
+	if used := x.usage; len(used) == 1 && !t.first.IsZero() {
+		m.Observe("first_token_delay_seconds", "Time from a first token in the engine to its write to the client, by the engine's own count.", metrics.Delays,
+			t.first.Sub(t.submitted).Seconds()-used[0].Queue-used[0].Prefill, "model_name", name)
+	}
 	for _, used := range x.usage {
 		generated += used.Generated
 		m.Add("prompt_tokens_total", "Number of prefill tokens processed.", float64(used.Prompt), "model_name", name)
