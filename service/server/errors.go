@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -32,6 +33,9 @@ func plainErrors(failure *inference.Error) (int, []byte) {
 	return failure.Kind.Status(), body
 }
 
+// clientLeft is the status that the log has of requests whose reply nobody reads.
+const clientLeft = 499
+
 // failureOf returns an error for the client's eyes: err itself if it is meant for them, else an internal error without its text.
 func failureOf(err error) *inference.Error {
 	var failure *inference.Error
@@ -41,8 +45,19 @@ func failureOf(err error) *inference.Error {
 	return &inference.Error{Kind: inference.Internal, Message: "an internal error; the service's log has it"}
 }
 
-// fail writes an error in the dialect's form.
+// stopping is what is in progress hears when the service's patience ends.
+var stopping = &inference.Error{Kind: inference.Overloaded, Code: "stopping", Message: "the service is stopping; retry later", RetryAfter: 10}
+
+// fail writes an error in the dialect's form. The end of a request's context is none of the service's faults: the client has left, or the
+// service is stopping.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, form dialect.Errors, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if r.Context().Err() != nil {
+			w.(*statusWriter).status = clientLeft
+			return
+		}
+		err = stopping
+	}
 	failure := failureOf(err)
 	if failure.Kind == inference.Internal {
 		s.config.Log("error", "request failed", map[string]any{"path": r.URL.Path, "error": err.Error()})

@@ -270,7 +270,7 @@ func (x *exchange) broken(buffer []byte, err error) error {
 // ended is what the client hears of an error; the service's own end is one.
 func (x *exchange) ended(err error) *inference.Error {
 	if x.ctx.Err() != nil && x.r.Context().Err() == nil {
-		return &inference.Error{Kind: inference.Overloaded, Code: "stopping", Message: "the service is stopping; retry later", RetryAfter: 10}
+		return stopping
 	}
 	return failureOf(err)
 }
@@ -278,7 +278,7 @@ func (x *exchange) ended(err error) *inference.Error {
 // failed answers an error before the reply has begun.
 func (x *exchange) failed(err error) {
 	if x.r.Context().Err() != nil { // nobody reads it
-		x.w.status = 499
+		x.w.status = clientLeft
 		x.timing.count(x, "abort")
 		return
 	}

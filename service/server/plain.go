@@ -43,7 +43,7 @@ func (s *Server) replyJSON(w http.ResponseWriter, r *http.Request, form dialect.
 		}
 	}
 	if r.Context().Err() != nil {
-		w.(*statusWriter).status = 499
+		w.(*statusWriter).status = clientLeft
 		return
 	}
 	s.fail(w, r, form, err)

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -280,5 +281,41 @@ func TestDelays(t *testing.T) {
 		if !strings.Contains(text.String(), wanted+"\n") {
 			t.Errorf("found %s\nwanted %s", text.String(), wanted)
 		}
+	}
+}
+
+// A call that is not done when its client leaves is no failure, and one that is not done when the service stops is told so.
+func TestUnfinishedCalls(t *testing.T) {
+	failures, begun := make(chan string, 9), make(chan struct{}, 9)
+	s, address := start(t, &fakeModels{}, func(c *Config) {
+		c.Plan = func(ctx context.Context, _ string) (json.RawMessage, error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c.Log = func(level, message string, fields map[string]any) {
+			if level == "error" || fields["status"] == 500 {
+				failures <- fmt.Sprint(message, fields)
+			}
+		}
+	})
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(connection, get("/plan?model=fake"))
+	<-begun
+	connection.Close()
+	reply := make(chan string)
+	go func() { reply <- talk(t, address, get("/plan?model=fake"), 5*time.Second) }()
+	<-begun
+	ctx, end := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer end()
+	_ = s.Shutdown(ctx)
+	if found := <-reply; !strings.HasPrefix(found, "HTTP/1.1 503 ") || !strings.Contains(found, "stopping") {
+		t.Errorf("found %q, wanted 503", found)
+	}
+	if len(failures) > 0 {
+		t.Error("logged as a failure:", <-failures)
 	}
 }
