@@ -20,8 +20,9 @@ func (s *Server) addBuiltIn() {
 	}})
 	s.routes.add(&route{method: http.MethodGet, path: "/metrics", serve: s.serveMetrics})
 	s.routes.add(&route{method: http.MethodGet, path: "/openapi.json", serve: func(w http.ResponseWriter, r *http.Request, _ *dialect.Call, _ keys.Key) {
-		s.replyJSON(w, r, nil, s.document(), nil)
+		s.reply(w, r, http.StatusOK, "application/json", s.openapi)
 	}})
+	s.openapi, _ = json.Marshal(s.document())
 	if s.config.Plan != nil {
 		s.routes.add(&route{method: http.MethodGet, path: "/plan", serve: s.servePlan})
 	}

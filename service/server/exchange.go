@@ -110,7 +110,7 @@ func (x *exchange) close() {
 
 // read passes the events of all requests on, from a goroutine each. wait ends once they have ended.
 func (x *exchange) read(ctx context.Context) (arrivals <-chan arrival, wait func()) {
-	channel := make(chan arrival, 16)
+	channel := make(chan arrival, 4)
 	var readers sync.WaitGroup
 	for i := range x.streams {
 		readers.Add(1)
@@ -189,7 +189,7 @@ func (x *exchange) stream() error {
 	header.Set("X-Accel-Buffering", "no")
 	ping := time.NewTicker(x.server.config.PingTime)
 	defer ping.Stop()
-	buffer := append(make([]byte, 0, 4<<10), x.Begin(x.model, x.usage)...)
+	buffer := append([]byte(nil), x.Begin(x.model, x.usage)...)
 	for left := len(x.streams); left > 0; {
 		if err := x.write(buffer); err != nil {
 			return nil // the client is gone

@@ -241,12 +241,29 @@ func (s *Server) keyOf(r *http.Request, found *route) (keys.Key, error) {
 // ending returns a context that ends with the request, or with the service's patience while it stops.
 func (s *Server) ending(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(r.Context())
-	go func() {
-		select {
-		case <-s.ends:
-			end()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, end
+	s.endings.Lock()
+	defer s.endings.Unlock()
+	if s.ended {
+		end()
+		return ctx, end
+	}
+	number := s.nextEnd
+	s.nextEnd++
+	s.ends[number] = end
+	return ctx, func() {
+		s.endings.Lock()
+		delete(s.ends, number)
+		s.endings.Unlock()
+		end()
+	}
+}
+
+// endAll ends the contexts of all requests, and of those that follow.
+func (s *Server) endAll() {
+	s.endings.Lock()
+	defer s.endings.Unlock()
+	s.ended = true
+	for _, end := range s.ends {
+		end()
+	}
 }

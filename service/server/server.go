@@ -20,16 +20,20 @@ type Server struct {
 	http     *http.Server
 	routes   routes
 	rates    *keys.Rates
+	openapi  []byte // of /openapi.json, which is large and does not change
 	draining atomic.Bool
 	running  sync.WaitGroup // requests
-	ends     chan struct{}  // closed when these have had their time
-	endOnce  sync.Once
+
+	endings sync.Mutex
+	ends    map[uint64]context.CancelFunc // of requests in progress, which have their time when the service stops
+	nextEnd uint64
+	ended   bool
 }
 
 // New makes a server; Serve begins.
 func New(config Config) *Server {
 	config.fill()
-	s := &Server{config: config, rates: keys.NewRates(), ends: make(chan struct{})}
+	s := &Server{config: config, rates: keys.NewRates(), ends: map[uint64]context.CancelFunc{}}
 	for _, d := range config.Dialects {
 		s.add(d)
 	}
@@ -93,7 +97,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		cut = ctx.Err()
 	}
-	s.endOnce.Do(func() { close(s.ends) })
+	s.endAll()
 	last, end := context.WithTimeout(context.Background(), lastWords)
 	defer end()
 	select {
