@@ -1,0 +1,3 @@
+module tessera.dev/traffic
+
+go 1.19
