@@ -164,7 +164,7 @@ def stamps(args, generator, service):
 
 
 def memory(args, generator, service):
-    found = generate(generator, service, 8, "--hold", STREAMS, "--prompt", args.prompt, "--new", args.new)
+    found = generate(generator, service, args.clients, "--hold", STREAMS, "--prompt", args.prompt, "--new", args.new)
     print(f"{STREAMS} streams: {found['anonymous_bytes_before'] >> 20} MiB anonymous before, {found['anonymous_bytes_open'] >> 20} open, "
           f"{found['anonymous_bytes_after'] >> 20} after")
     verdict("memory of a stream", f"{found['bytes_per_stream'] / 1024:.1f} KiB", "at most 64 KiB", found["bytes_per_stream"] <= ASKED_STREAM)

@@ -27,10 +27,12 @@ var further = []struct{ path, body string }{
 	{"/models/load", `{"model":"MODEL"}`}, {"/models/unload", `{"model":"none"}`},
 	{"/v1/load_lora_adapter", `{"lora_name":"a","lora_path":"none","base_model_name":"MODEL"}`},
 	{"/v1/unload_lora_adapter", `{"lora_name":"MODEL:a"}`},
-	{"/v1/fine_tuning/jobs", `{"model":"MODEL","training_file":"file-none","validation_file":"file-none","seed":1,"suffix":"a","metadata":{"a":"b"},"method":{"type":"supervised","supervised":{"hyperparameters":{"n_epochs":1,"batch_size":"auto","learning_rate_multiplier":1.5}}}}`},
+	{"/v1/fine_tuning/jobs",
+		`{"model":"MODEL","training_file":"file-none","validation_file":"file-none","seed":1,"suffix":"a","metadata":{"a":"b"},"method":{"type":"supervised","supervised":{"hyperparameters":{"n_epochs":1,"batch_size":"auto","learning_rate_multiplier":1.5}}}}`},
 	{"/v1/fine_tuning/jobs/ftjob-none/cancel", `{}`},
 	{"/api/v1/create_model", `{"session_id":"none","model_seq_id":0,"base_model":"MODEL","lora_config":{"rank":8,"seed":1},"type":"create_model"}`},
-	{"/api/v1/asample", `{"base_model":"MODEL","num_samples":2,"prompt":{"chunks":[{"type":"encoded_text","tokens":[1,2,3]}]},"sampling_params":{"max_tokens":4,"temperature":0.5,"top_p":0.9,"top_k":-1,"stop":[1]},"prompt_logprobs":true,"seq_id":0}`},
+	{"/api/v1/asample",
+		`{"base_model":"MODEL","num_samples":2,"prompt":{"chunks":[{"type":"encoded_text","tokens":[1,2,3]}]},"sampling_params":{"max_tokens":4,"temperature":0.5,"top_p":0.9,"top_k":-1,"stop":[1]},"prompt_logprobs":true,"seq_id":0}`},
 	{"/api/v1/retrieve_future", `{"request_id":"none","model_id":"none"}`},
 }
 

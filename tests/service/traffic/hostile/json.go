@@ -8,12 +8,17 @@ import (
 
 // extremes are values in place of sound ones; some are no JSON.
 var extremes = []string{
-	"null", "true", "false", "0", "-1", "1", "-0", "-0.0", "1.5", "-1.5", "1e0", "1.0", "0.1e1", "1e400", "-1e400", "1e-400", "2147483647", "2147483648", "-2147483649",
+	"null", "true", "false", "0", "-1", "1", "-0", "-0.0", "1.5", "-1.5", "1e0", "1.0", "0.1e1", "1e400", "-1e400", "1e-400", "2147483647",
+	"2147483648", "-2147483649",
 	"4294967296", "9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "18446744073709551616",
-	"123456789012345678901234567890", "1e308", "1.7976931348623157e309", "5e-324", "NaN", "Infinity", "-Infinity", "01", "+1", ".5", "1.", "1e", "0x10", "1_000",
-	`""`, `" "`, `"\u0000"`, `"\ud800"`, `"\udc00\ud800"`, `"\ud83d\ude00"`, `"\uFFFF"`, `"\x41"`, `"\u12"`, "\"\x00\"", "\"\n\"", "\"\xff\xfe\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"",
-	`"../../../etc/passwd"`, `"/etc/passwd"`, `"a\r\nX-Injected: 1"`, `"%s%n%d"`, `"'; DROP TABLE files; --"`, `"<script>alert(1)</script>"`, `"1"`, `"true"`, `"auto"`, `"none"`,
-	"[]", "{}", "[[]]", "[{}]", "[null]", `[""]`, `[0,1]`, `[-1]`, `[1e400]`, `{"":null}`, `{"a":{"a":{"a":1}}}`, `{"type":null}`, `{"type":"function"}`, `{"type":[]}`, "'x'", "tru", "undefined", "/*x*/1", "",
+	"123456789012345678901234567890", "1e308", "1.7976931348623157e309", "5e-324", "NaN", "Infinity", "-Infinity", "01", "+1", ".5", "1.",
+	"1e", "0x10", "1_000",
+	`""`, `" "`, `"\u0000"`, `"\ud800"`, `"\udc00\ud800"`, `"\ud83d\ude00"`, `"\uFFFF"`, `"\x41"`, `"\u12"`, "\"\x00\"", "\"\n\"",
+	"\"\xff\xfe\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"",
+	`"../../../etc/passwd"`, `"/etc/passwd"`, `"a\r\nX-Injected: 1"`, `"%s%n%d"`, `"'; DROP TABLE files; --"`, `"<script>alert(1)</script>"`,
+	`"1"`, `"true"`, `"auto"`, `"none"`,
+	"[]", "{}", "[[]]", "[{}]", "[null]", `[""]`, `[0,1]`, `[-1]`, `[1e400]`, `{"":null}`, `{"a":{"a":{"a":1}}}`, `{"type":null}`,
+	`{"type":"function"}`, `{"type":[]}`, "'x'", "tru", "undefined", "/*x*/1", "",
 }
 
 // extreme is one of these, or a large one.
@@ -42,8 +47,10 @@ func (m *maker) extreme() string {
 }
 
 // unknownNames are members that no request has, or that languages treat in their own way.
-var unknownNames = []string{`"__proto__"`, `"constructor"`, `""`, `"temprature"`, `"Model"`, `"MODEL"`, `"\u006dodel"`, `"model "`, `"stream\u0000"`, `"n"`, `"best_of"`, `"logprobs"`,
-	`"max_tokens"`, `"seed"`, `"stop"`, `"tools"`, `"tool_choice"`, `"logit_bias"`, `"response_format"`, `"temperature"`, `"top_k"`, `"stream"`, `"adapter"`, `"keep"`, `"logits"`, `"embed"`}
+var unknownNames = []string{`"__proto__"`, `"constructor"`, `""`, `"temprature"`, `"Model"`, `"MODEL"`, `"\u006dodel"`, `"model "`,
+	`"stream\u0000"`, `"n"`, `"best_of"`, `"logprobs"`,
+	`"max_tokens"`, `"seed"`, `"stop"`, `"tools"`, `"tool_choice"`, `"logit_bias"`, `"response_format"`, `"temperature"`, `"top_k"`,
+	`"stream"`, `"adapter"`, `"keep"`, `"logits"`, `"embed"`}
 
 // mutate changes one place of a request.
 func (m *maker) mutate(tree *node) {
@@ -108,7 +115,8 @@ func (m *maker) jsonText() attack {
 	}
 	kind := "application/json"
 	if m.chance(0.15) {
-		kind = m.oneOf("text/plain", "application/json; charset=utf-16", "application/json; charset=\"", "", "application/x-www-form-urlencoded", "application/xml", "a/b/c", "application/x-protobuf",
+		kind = m.oneOf("text/plain", "application/json; charset=utf-16", "application/json; charset=\"", "", "application/x-www-form-urlencoded",
+			"application/xml", "a/b/c", "application/x-protobuf",
 			"application/problem+json", "multipart/form-data; boundary=x", ";", "application/json\x00")
 	}
 	more := []string{lastRequest}
@@ -161,6 +169,7 @@ func (m *maker) changeBytes(text []byte) []byte {
 
 // numbersOf spells whole numbers that lengths and counts may not be.
 func (m *maker) numberText() string {
-	return m.oneOf("-1", "+5", "0", "00", "1e3", "0x10", " 5", "5 ", "5,5", "5, 6", "18446744073709551616", "9223372036854775807", "9223372036854775808", "1.5", "", "a", "\u0665", "-0", "1_0",
+	return m.oneOf("-1", "+5", "0", "00", "1e3", "0x10", " 5", "5 ", "5,5", "5, 6", "18446744073709551616", "9223372036854775807",
+		"9223372036854775808", "1.5", "", "a", "\u0665", "-0", "1_0",
 		fmt.Sprint(m.Intn(1<<30)))
 }

@@ -6,15 +6,23 @@ import (
 )
 
 // namedPaths have a name in them, or a number in their query.
-var namedPaths = []string{"GET /v1/models/NAME", "GET /v1/files/NAME", "GET /v1/files/NAME/content", "DELETE /v1/files/NAME", "GET /v1/fine_tuning/jobs/NAME", "GET /v1/fine_tuning/jobs/NAME/events",
-	"GET /v1/fine_tuning/jobs/NAME/checkpoints", "POST /v1/fine_tuning/jobs/NAME/cancel", "POST /v1/fine_tuning/jobs/NAME/pause", "GET /api/v1/training_runs/NAME", "GET /api/v1/training_runs/NAME/checkpoints",
-	"GET /api/v1/sessions/NAME", "GET /api/v1/samplers/NAME", "DELETE /api/v1/training_runs/NAME/checkpoints/weights/NAME", "PUT /api/v1/training_runs/NAME/checkpoints/weights/NAME/ttl",
-	"POST /api/v1/training_runs/NAME/checkpoints/sampler_weights/NAME/publish", "GET /plan?model=NAME", "GET /v1/files?limit=NUMBER", "GET /v1/files?after=NAME&limit=NUMBER&order=NAME&purpose=NAME",
-	"GET /v1/fine_tuning/jobs?limit=NUMBER&after=NAME", "GET /v1/fine_tuning/jobs/NAME/events?limit=NUMBER&after=NAME", "GET /api/v1/training_runs?limit=NUMBER&offset=NUMBER", "GET /api/v1/checkpoints?limit=NUMBER&offset=NUMBER",
-	"GET /api/v1/sessions?limit=NUMBER&offset=NUMBER", "GET /api/v1/billing/usage/events?start=NAME&end=NUMBER&limit=NUMBER", "GET /openapi.json?NAME", "GET /NAME", "GET /v1/NAME"}
+var namedPaths = []string{"GET /v1/models/NAME", "GET /v1/files/NAME", "GET /v1/files/NAME/content", "DELETE /v1/files/NAME",
+	"GET /v1/fine_tuning/jobs/NAME", "GET /v1/fine_tuning/jobs/NAME/events",
+	"GET /v1/fine_tuning/jobs/NAME/checkpoints", "POST /v1/fine_tuning/jobs/NAME/cancel", "POST /v1/fine_tuning/jobs/NAME/pause",
+	"GET /api/v1/training_runs/NAME", "GET /api/v1/training_runs/NAME/checkpoints",
+	"GET /api/v1/sessions/NAME", "GET /api/v1/samplers/NAME", "DELETE /api/v1/training_runs/NAME/checkpoints/weights/NAME",
+	"PUT /api/v1/training_runs/NAME/checkpoints/weights/NAME/ttl",
+	"POST /api/v1/training_runs/NAME/checkpoints/sampler_weights/NAME/publish", "GET /plan?model=NAME", "GET /v1/files?limit=NUMBER",
+	"GET /v1/files?after=NAME&limit=NUMBER&order=NAME&purpose=NAME",
+	"GET /v1/fine_tuning/jobs?limit=NUMBER&after=NAME", "GET /v1/fine_tuning/jobs/NAME/events?limit=NUMBER&after=NAME",
+	"GET /api/v1/training_runs?limit=NUMBER&offset=NUMBER", "GET /api/v1/checkpoints?limit=NUMBER&offset=NUMBER",
+	"GET /api/v1/sessions?limit=NUMBER&offset=NUMBER", "GET /api/v1/billing/usage/events?start=NAME&end=NUMBER&limit=NUMBER",
+	"GET /openapi.json?NAME", "GET /NAME", "GET /v1/NAME"}
 
-var trickyNames = []string{"../../etc/passwd", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fetc/passwd", "..%5c..%5cx", "%00", "a%00b", "%252e%252e%252f", "%c0%ae%c0%ae%2f", "....//", "/etc/passwd", "//etc/passwd", "%2Fetc%2Fpasswd",
-	"file:%2f%2f%2fetc%2fpasswd", "~", ".", "..", "...", "%20", "%0d%0aX:%20y", "%0a", "CON", "nul", "a:b", "a;b", "a|b", "$(id)", "%60id%60", "'%20OR%20'1'='1", "%25s", "%ff%fe", "%ed%a0%80", "%f0%9f%98%80", "*", "?", "%3f", "%23", "+",
+var trickyNames = []string{"../../etc/passwd", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fetc/passwd", "..%5c..%5cx", "%00", "a%00b",
+	"%252e%252e%252f", "%c0%ae%c0%ae%2f", "....//", "/etc/passwd", "//etc/passwd", "%2Fetc%2Fpasswd",
+	"file:%2f%2f%2fetc%2fpasswd", "~", ".", "..", "...", "%20", "%0d%0aX:%20y", "%0a", "CON", "nul", "a:b", "a;b", "a|b", "$(id)", "%60id%60",
+	"'%20OR%20'1'='1", "%25s", "%ff%fe", "%ed%a0%80", "%f0%9f%98%80", "*", "?", "%3f", "%23", "+",
 	"file-", "file-%2e%2e", "ftjob-0", "small", "small:latest", "small:x", ":", "tinker:%2f%2fx%2fweights%2fy", "state%2fkeys.db", "%7B%7D", "-1", "0"}
 
 func (m *maker) names() attack {

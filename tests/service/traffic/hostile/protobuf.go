@@ -102,7 +102,8 @@ func (m *maker) protobuf() attack {
 	}
 	message = append(message, m.bytesField(4, []byte(m.oneOf("cross_entropy", "cross_entropy", "ppo", "cispo", "dro", "", "x\x00")))...)
 	if m.chance(0.2) {
-		value := append(m.tag(2, fixed64), binary.LittleEndian.AppendUint64(nil, math.Float64bits([]float64{0, math.NaN(), math.Inf(1), -1, 1e308}[m.Intn(5)]))...)
+		value := append(m.tag(2, fixed64), binary.LittleEndian.AppendUint64(nil, math.Float64bits([]float64{0, math.NaN(), math.Inf(1), -1,
+			1e308}[m.Intn(5)]))...)
 		message = append(message, m.bytesField(5, append(m.bytesField(1, []byte(m.oneOf("beta", "clip_low_threshold", ""))), value...))...)
 	}
 	switch m.Intn(10) {
@@ -113,6 +114,7 @@ func (m *maker) protobuf() attack {
 		_, _ = m.Read(message)
 	}
 	path := m.oneOf("/api/v1/forward_backward", "/api/v1/forward_backward", "/api/v1/forward")
-	return attack{bytes: post(path, m.oneOf("application/x-protobuf", "application/x-protobuf", "application/x-protobuf; a=b", "application/protobuf", "application/json"), message,
+	return attack{bytes: post(path, m.oneOf("application/x-protobuf", "application/x-protobuf", "application/x-protobuf; a=b",
+		"application/protobuf", "application/json"), message,
 		"Accept: "+m.oneOf("application/x-protobuf", "application/json", "*/*"), lastRequest), whole: true}
 }

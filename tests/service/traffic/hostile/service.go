@@ -35,7 +35,8 @@ func startService(program, model, folder string) (*service, error) {
 		return nil, err
 	}
 	defer log.Close()
-	s.command = exec.Command(program, model, "--port", "0", "--state", s.state, "--context", "512", "--sequences", "16", "--train-context", "64", "--log-level", "info")
+	s.command = exec.Command(program, model, "--port", "0", "--state", s.state, "--context", "512", "--sequences", "16", "--train-context",
+		"64", "--log-level", "info")
 	s.command.Stderr = log
 	if err := s.command.Start(); err != nil {
 		return nil, err
@@ -127,7 +128,9 @@ func (s *service) train(model string) (session, run string, err error) {
 		return "", "", err
 	}
 	session = made.Session
-	if err := s.ask("/api/v1/create_model", fmt.Sprintf(`{"session_id":%q,"model_seq_id":0,"base_model":%q,"lora_config":{"rank":4},"type":"create_model"}`, session, model), &made); err != nil {
+	if err := s.ask("/api/v1/create_model",
+		fmt.Sprintf(`{"session_id":%q,"model_seq_id":0,"base_model":%q,"lora_config":{"rank":4},"type":"create_model"}`, session, model),
+		&made); err != nil {
 		return "", "", err
 	}
 	request := made.Request

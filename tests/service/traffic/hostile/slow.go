@@ -60,7 +60,8 @@ func unreadClient(address, model string, number int, leave <-chan struct{}) stri
 	defer connection.Close()
 	var asked []byte
 	if number%4 == 0 {
-		asked = post("/v1/completions", "application/json", []byte(fmt.Sprintf(`{"model":%q,"prompt":"Once","max_tokens":480,"logprobs":5,"ignore_eos":true,"stream":true}`, model)))
+		asked = post("/v1/completions", "application/json",
+			[]byte(fmt.Sprintf(`{"model":%q,"prompt":"Once","max_tokens":480,"logprobs":5,"ignore_eos":true,"stream":true}`, model)))
 	} else {
 		for i := 0; i < 50; i++ {
 			asked = append(asked, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"...)

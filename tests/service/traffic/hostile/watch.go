@@ -81,7 +81,10 @@ func (w *watch) all() error {
 		open  func() // before the others' speed is measured
 		run   func()
 	}{
-		{"malformed requests", w.options.count - half, w.options.rate > 0, func() {}, func() { w.flood(from, w.options.from+half, w.options.count-half).print() }},
+		{"malformed requests", w.options.count - half, w.options.rate > 0, func() {}, func() {
+			w.flood(from, w.options.from+half,
+				w.options.count-half).print()
+		}},
 		{"slow clients", w.options.slow, true, func() {}, w.slow},
 		{"clients that never read", w.options.unread, true, w.openUnread, w.closeUnread},
 	} {
@@ -107,7 +110,8 @@ func (w *watch) rest() (observe.Memory, error) {
 }
 
 func (w *watch) flood(from *corpus, first, count int) *flood {
-	f := &flood{address: w.service.address, state: w.service.state, seed: w.options.seed, from: first, count: count, at: w.options.at, rate: w.options.rate,
+	f := &flood{address: w.service.address, state: w.service.state, seed: w.options.seed, from: first, count: count, at: w.options.at,
+		rate: w.options.rate,
 		show: w.options.show, report: w.report}
 	f.run(from, w.service.runs)
 	return f
@@ -143,14 +147,16 @@ func (w *watch) phase(name string, asked bool, before observe.Memory, open, run 
 	cores, all := (used-own).Seconds()/took, float64(runtime.NumCPU())
 	kept := beside.second / alone.second * all / (all - cores) // this program's cores are not the service's
 	growth := float64(after.Anonymous-before.Anonymous) / float64(before.Anonymous)
-	fmt.Fprintf(os.Stdout, "%s in %.1f s\n  sound clients %.0f events/s, %.2f of alone, %.2f with the %.2f cores of this program taken off; %.0f events a CPU second of the service, %.2f of alone\n",
+	fmt.Fprintf(os.Stdout,
+		"%s in %.1f s\n  sound clients %.0f events/s, %.2f of alone, %.2f with the %.2f cores of this program taken off; %.0f events a CPU second of the service, %.2f of alone\n",
 		name, took, beside.second, beside.second/alone.second, kept, cores, beside.cpu, beside.cpu/alone.cpu)
 	fmt.Fprintf(os.Stdout, "  memory %s MiB by fifths of the time, %.1f at rest, %+.1f %%\n", fifths, mebibytes(after), 100*growth)
 	if asked && w.options.sound > 0 && w.options.seconds >= leastTime && kept < keptSpeed {
 		w.report(fmt.Sprintf("%s: sound clients keep %.2f of their speed, wanted %.2f", name, kept, keptSpeed))
 	}
 	if w.options.count >= 2*leastHalf && growth > mostGrowth && after.Anonymous-before.Anonymous > growthNoise {
-		w.report(fmt.Sprintf("%s: anonymous memory grew from %.1f to %.1f MiB, wanted at most %.0f %%", name, mebibytes(before), mebibytes(after), 100*mostGrowth))
+		w.report(fmt.Sprintf("%s: anonymous memory grew from %.1f to %.1f MiB, wanted at most %.0f %%", name, mebibytes(before), mebibytes(after),
+			100*mostGrowth))
 	}
 	return nil
 }
@@ -231,7 +237,8 @@ func (w *watch) openUnread() {
 func (w *watch) closeUnread() {
 	time.Sleep(idleTime + restTime)
 	if left := w.service.descriptors(); left > w.descriptors+5 {
-		w.report(fmt.Sprintf("%d files are open after %v in which nobody read, wanted about %d: connections are not given up", left, idleTime+restTime, w.descriptors))
+		w.report(fmt.Sprintf("%d files are open after %v in which nobody read, wanted about %d: connections are not given up", left,
+			idleTime+restTime, w.descriptors))
 	}
 	close(w.leave)
 	w.gone.Wait()

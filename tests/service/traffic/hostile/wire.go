@@ -5,17 +5,25 @@ import (
 	"strings"
 )
 
-var methods = []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PRI", "get", "G\x00T", "", "GET\tX", "A" /* and long ones */}
+var methods = []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PRI", "get", "G\x00T", "", "GET\tX",
+	"A" /* and long ones */}
 
-var targets = []string{"/", "/health", "/v1/models", "/metrics", "/version", "/openapi.json", "/plan", "/v1/completions", "/v1/chat/completions", "/v1/files", "/v1/fine_tuning/jobs", "/api/tags",
-	"/api/v1/sessions", "*", "//", "/..", "/%", "/%zz", "/%00", "/\x80", "http://localhost/health", "http://evil.example/health", "localhost:80", "/health?", "/health#x", "/health?%", "/plan?model=%00",
+var targets = []string{"/", "/health", "/v1/models", "/metrics", "/version", "/openapi.json", "/plan", "/v1/completions",
+	"/v1/chat/completions", "/v1/files", "/v1/fine_tuning/jobs", "/api/tags",
+	"/api/v1/sessions", "*", "//", "/..", "/%", "/%zz", "/%00", "/\x80", "http://localhost/health", "http://evil.example/health",
+	"localhost:80", "/health?", "/health#x", "/health?%", "/plan?model=%00",
 	"/v1//models", "/v1/./models", "/v1/models/../../health", "/health/", "/%68ealth", "/v1/models%2f", "\\health", "/he alth", "?", ""}
 
-var strangeHeads = []string{"X: y", "X : y", " X: y", "\tX: y", ": y", "X", "X:\x00", "X: a\rb", "X: \xff", "Host: evil.example", "Host: localhost", "Host:", "Host: [::1", "Host: a b", "Host: localhost:99999999",
-	"Expect: 100-continue", "Expect: 200-ok", "Connection: close", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "Origin: null", "Origin: http://evil.example",
-	"Origin: http://localhost", "Authorization: Bearer x", "Authorization: Basic eDp5", "Authorization:", "x-api-key: \x01", "Content-Type: application/json", "Content-Type: \"", "Accept: \x7f",
-	"Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked, chunked", "Transfer-Encoding: x", "Transfer-Encoding:\tchunked", "Trailer: Content-Length",
-	"Range: bytes=0-", "Range: bytes=-1", "If-None-Match: *", "Content-Range: bytes 0-1/2", "TE: trailers", "Cookie: a=b", "Traceparent: \x22", "Idempotency-Key: \x02", "X-Forwarded-Host: evil.example", "Keep-Alive: 99999999"}
+var strangeHeads = []string{"X: y", "X : y", " X: y", "\tX: y", ": y", "X", "X:\x00", "X: a\rb", "X: \xff", "Host: evil.example",
+	"Host: localhost", "Host:", "Host: [::1", "Host: a b", "Host: localhost:99999999",
+	"Expect: 100-continue", "Expect: 200-ok", "Connection: close", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c",
+	"HTTP2-Settings: AAMAAABkAAQAAP__", "Origin: null", "Origin: http://evil.example",
+	"Origin: http://localhost", "Authorization: Bearer x", "Authorization: Basic eDp5", "Authorization:", "x-api-key: \x01",
+	"Content-Type: application/json", "Content-Type: \"", "Accept: \x7f",
+	"Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked, chunked",
+	"Transfer-Encoding: x", "Transfer-Encoding:\tchunked", "Trailer: Content-Length",
+	"Range: bytes=0-", "Range: bytes=-1", "If-None-Match: *", "Content-Range: bytes 0-1/2", "TE: trailers", "Cookie: a=b", "Traceparent: \x22",
+	"Idempotency-Key: \x02", "X-Forwarded-Host: evil.example", "Keep-Alive: 99999999"}
 
 // httpHead is a request whose first lines are strange.
 func (m *maker) httpHead() attack {
@@ -32,7 +40,8 @@ func (m *maker) httpHead() attack {
 	}
 	version := "HTTP/1.1"
 	if m.chance(0.2) {
-		version = m.oneOf("HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/3.0", "HTTP/1.2", "HTTP/11", "http/1.1", "HTTP/1.1 x", "HTTP/", "", "HTTP/-1.1", "HTTP/1.99999999999999999999", "RTSP/1.0")
+		version = m.oneOf("HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/3.0", "HTTP/1.2", "HTTP/11", "http/1.1", "HTTP/1.1 x", "HTTP/", "",
+			"HTTP/-1.1", "HTTP/1.99999999999999999999", "RTSP/1.0")
 	}
 	end := "\r\n"
 	if m.chance(0.1) {
@@ -41,7 +50,8 @@ func (m *maker) httpHead() attack {
 	var text strings.Builder
 	text.WriteString(method + m.oneOf(" ", " ", " ", " ", "  ", "\t", "") + target + m.oneOf(" ", " ", " ", " ", "  ", "\t") + version + end)
 	if m.chance(0.85) {
-		text.WriteString("Host: " + m.oneOf("localhost", "127.0.0.1", "[::1]:8080", "LOCALHOST.", "evil.example", "127.0.0.1.evil.example", "localhost@evil", "\u2460", "0x7f.1") + end)
+		text.WriteString("Host: " + m.oneOf("localhost", "127.0.0.1", "[::1]:8080", "LOCALHOST.", "evil.example", "127.0.0.1.evil.example",
+			"localhost@evil", "\u2460", "0x7f.1") + end)
 	}
 	for i := m.Intn(6); i > 0; i-- {
 		text.WriteString(strangeHeads[m.Intn(len(strangeHeads))] + end)
@@ -66,8 +76,10 @@ func (m *maker) smuggling() attack {
 	length := func(name, value string) string { return name + ": " + value + "\r\n" }
 	whole, none := fmt.Sprint(len(hidden)), "0"
 	name := m.oneOf("Content-Length", "Content-Length", "content-length", "CONTENT-LENGTH")
-	coding := m.oneOf("Transfer-Encoding: chunked", "Transfer-Encoding : chunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding:\x0bchunked", "Transfer-Encoding: \"chunked\"",
-		"Transfer-Encoding\x00: chunked", "X: y\nTransfer-Encoding: chunked", "X: y\rTransfer-Encoding: chunked", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
+	coding := m.oneOf("Transfer-Encoding: chunked", "Transfer-Encoding : chunked", "Transfer-Encoding: xchunked",
+		"Transfer-Encoding: chunked, identity", "Transfer-Encoding:\x0bchunked", "Transfer-Encoding: \"chunked\"",
+		"Transfer-Encoding\x00: chunked", "X: y\nTransfer-Encoding: chunked", "X: y\rTransfer-Encoding: chunked",
+		"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
 		"Transfer_Encoding: chunked", "Transfer-Encoding: CHUNKED", "Transfer-Encoding: chunked;q=1", "Transfer-Encoding:\r\n chunked") + "\r\n"
 	var heads string
 	switch m.Intn(7) {
@@ -82,17 +94,20 @@ func (m *maker) smuggling() attack {
 	case 4:
 		heads = length(name, m.oneOf("+", "-", "0x", "0", " ", "\t", "\v", "")+whole+m.oneOf("", ",", ", "+whole, " "+whole, ";", ".0", "e0"))
 	case 5:
-		heads = m.oneOf("Content-Length :", "Content_Length:", "Content-Length\x00:", "Content-Length;", "X: y\nContent-Length:", "Content-Length:\r\n ") + " " + whole + "\r\n"
+		heads = m.oneOf("Content-Length :", "Content_Length:", "Content-Length\x00:", "Content-Length;", "X: y\nContent-Length:",
+			"Content-Length:\r\n ") + " " + whole + "\r\n"
 	case 6:
 		heads = coding
 	}
 	body := hidden
 	if m.chance(0.5) {
 		chunk := fmt.Sprintf("%x", len(hidden))
-		body = m.oneOf("0\r\n\r\n"+hidden, chunk+"\r\n"+hidden+"\r\n0\r\n\r\n", chunk+";x=\n\r\n"+hidden+"\r\n0\r\n\r\n", chunk+"\n"+hidden+"\n0\n\n", "-1\r\n"+hidden, "FFFFFFFFFFFFFFFFF\r\n"+hidden, "0x"+chunk+"\r\n"+hidden,
+		body = m.oneOf("0\r\n\r\n"+hidden, chunk+"\r\n"+hidden+"\r\n0\r\n\r\n", chunk+";x=\n\r\n"+hidden+"\r\n0\r\n\r\n",
+			chunk+"\n"+hidden+"\n0\n\n", "-1\r\n"+hidden, "FFFFFFFFFFFFFFFFF\r\n"+hidden, "0x"+chunk+"\r\n"+hidden,
 			"0\r\nContent-Length: 9\r\n\r\n"+hidden, chunk+" \r\n"+hidden+"\r\n0\r\n\r\n")
 	}
-	line := m.oneOf("POST /v1/completions", "POST /v1/nothing", "GET /health", "POST /v1/files", "GET /v1/models", "POST /api/v1/forward_backward", "DELETE /v1/files/file-x")
+	line := m.oneOf("POST /v1/completions", "POST /v1/nothing", "GET /health", "POST /v1/files", "GET /v1/models",
+		"POST /api/v1/forward_backward", "DELETE /v1/files/file-x")
 	made := attack{bytes: []byte(line + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + heads + "\r\n" + body), smuggled: path}
 	// Where the only length says 0, or nothing says one, what follows is the next request.
 	if body == hidden && (strings.HasPrefix(heads, "Transfer_Encoding") || strings.HasPrefix(heads, "Content_Length") || !isLength(heads)) {
@@ -118,8 +133,9 @@ func (m *maker) pipelining() attack {
 		case 1:
 			made.bytes = append(made.bytes, post("/v1/completions", "application/json", []byte(fmt.Sprintf(`{"model":%q,"prompt":"x"}`, mark)))...)
 		default:
-			made.bytes = append(made.bytes, post("/v1/completions", "application/json", []byte(fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":1,"echo":true,"stream":%v}`, m.corpus.model, mark,
-				m.chance(0.5))))...)
+			made.bytes = append(made.bytes, post("/v1/completions", "application/json",
+				[]byte(fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":1,"echo":true,"stream":%v}`, m.corpus.model, mark,
+					m.chance(0.5))))...)
 		}
 		made.marks = append(made.marks, mark)
 	}

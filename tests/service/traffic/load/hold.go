@@ -23,7 +23,7 @@ const settleTime = 5 * time.Second
 // measureStreams opens all streams, waits until the service has them, and closes them.
 func (l *load) measureStreams() (printed, error) {
 	warm := l.newClients(l.clients)
-	if err := l.warmUp(warm); err != nil {
+	if err := l.warmUp(warm, l.tokens); err != nil {
 		return nil, err
 	}
 	for _, c := range warm {
@@ -76,7 +76,8 @@ func (l *load) waitForRequests(is func(count int) bool) error {
 			most = count
 		}
 	}
-	return fmt.Errorf("found at most %d requests in the engine, and %d after a minute, wanted %d open and then 0: longer texts (--new) stay open", most, count, l.hold)
+	return fmt.Errorf("found at most %d requests in the engine, and %d after a minute, wanted %d open and then 0: longer texts (--new) stay open",
+		most, count, l.hold)
 }
 
 func (s *streams) print(out io.Writer) {

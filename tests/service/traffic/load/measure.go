@@ -86,9 +86,9 @@ func (l *load) moment() (m moment, err error) {
 	return m, err
 }
 
-// warmUp loads the model and opens the engine's caches: a short text of each client.
-func (l *load) warmUp(clients []*client) error {
-	l.each(clients, func(c *client) { c.exchange(min(l.tokens, 4)) })
+// warmUp loads the model and fills what the engine fills once: a text of each client.
+func (l *load) warmUp(clients []*client, tokens int) error {
+	l.each(clients, func(c *client) { c.exchange(tokens) })
 	for _, c := range clients {
 		if c.counts.failed > 0 {
 			return fmt.Errorf("the first request failed: %w", c.counts.failures[0])
@@ -121,7 +121,7 @@ func (l *load) newClients(count int) []*client {
 // measure is the whole load.
 func (l *load) measure() (printed, error) {
 	clients := l.newClients(l.clients)
-	if err := l.warmUp(clients); err != nil {
+	if err := l.warmUp(clients, min(l.tokens, 4)); err != nil {
 		return nil, err
 	}
 	before, err := l.moment()
