@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check.sh BUILD: go vet and every test of service/ over the library of a finished build, and `tessera serve` from its first request to
-# its end. Trainings are those of a new small model. Tests that want chromium say that they are skipped.
+# its end, and against a few hundred malformed requests. Trainings are those of a new small model. Tests that want chromium say that they are
+# skipped.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -29,3 +30,10 @@ awk '/^ +[a-z_]+\.go:[0-9]+: /{ said = $0; sub(/^ *[^ ]* (skipped: )?/, "", said
 [ $status -eq 0 ] || { grep -B 30 -E '^\s*--- FAIL|^FAIL|^panic' "$work/tests.txt"; exit 1; }
 go build -ldflags "-extldflags '-Wl,-rpath,$build/capi'" -o "$build/cli/tessera-serve" .
 python3 -B "$here/tests/service/smoke.py" "$build/cli/tessera" "$TESSERA_TEST_MODEL" "$work/smoke"
+cd "$here/tests/service/traffic"
+export GOFLAGS=
+[ -z "$(gofmt -l .)" ] || { echo "gofmt -l: $(gofmt -l .)"; exit 1; }
+go vet ./...
+go test ./... >"$work/traffic.txt" || { cat "$work/traffic.txt"; exit 1; }
+"$here/tests/service/hostile.sh" "$build" --count 1000 --slow 0 --unread 0 --seconds 0.2 >"$work/hostile.txt" || { cat "$work/hostile.txt"; exit 1; }
+echo "ok: malformed requests do no harm"

@@ -6,7 +6,7 @@ import (
 )
 
 var methods = []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PRI", "get", "G\x00T", "", "GET\tX",
-	"A" /* and long ones */}
+	"A"}
 
 var targets = []string{"/", "/health", "/v1/models", "/metrics", "/version", "/openapi.json", "/plan", "/v1/completions",
 	"/v1/chat/completions", "/v1/files", "/v1/fine_tuning/jobs", "/api/tags",
