@@ -3,6 +3,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"strings"
 
 	"tessera.dev/service/dialect/openai"
 	"tessera.dev/service/dialect/wire"
@@ -37,62 +38,72 @@ func NewCustomCall(id, name, input string) Call {
 // Talk collects messages in order. The parts of one answer (reasoning, text, calls) become one message of the assistant, and
 // texts of the user that follow each other one message, as many templates want roles that alternate.
 type Talk struct {
-	messages []Message
-	names    map[string]string // of tools, by the ids of their calls
+	turns []*turn
+	names map[string]string // of tools, by the ids of their calls
 }
 
-func (t *Talk) last(role string) *Message {
-	if count := len(t.messages); count > 0 && t.messages[count-1].Role == role {
-		return &t.messages[count-1]
+// turn is a message whose texts grow.
+type turn struct {
+	message            Message
+	content, reasoning strings.Builder
+}
+
+func (t *Talk) last(role string) *turn {
+	if count := len(t.turns); count > 0 && t.turns[count-1].message.Role == role {
+		return t.turns[count-1]
 	}
 	return nil
 }
 
+// begin adds a message, whose texts may go on.
+func (t *Talk) begin(message Message) *turn {
+	made := &turn{message: message}
+	made.content.WriteString(message.Content)
+	made.reasoning.WriteString(message.Reasoning)
+	t.turns = append(t.turns, made)
+	return made
+}
+
 // join has an empty line between two texts that are not empty.
-func join(first, second string) string {
-	if first == "" || second == "" {
-		return first + second
+func join(into *strings.Builder, text string) {
+	if into.Len() > 0 && text != "" {
+		into.WriteString("\n\n")
 	}
-	return first + "\n\n" + second
+	into.WriteString(text)
 }
 
 // System adds words of the system; those that begin a conversation are one message.
-func (t *Talk) System(text string) {
-	if last := t.last("system"); last != nil {
-		last.Content = join(last.Content, text)
-		return
-	}
-	t.messages = append(t.messages, Message{Role: "system", Content: text})
-}
+func (t *Talk) System(text string) { t.say("system", text) }
 
 // User adds words of the user.
-func (t *Talk) User(text string) {
-	if last := t.last("user"); last != nil {
-		last.Content = join(last.Content, text)
-		return
+func (t *Talk) User(text string) { t.say("user", text) }
+
+func (t *Talk) say(role, text string) {
+	last := t.last(role)
+	if last == nil {
+		last = t.begin(Message{Role: role})
 	}
-	t.messages = append(t.messages, Message{Role: "user", Content: text})
+	join(&last.content, text)
 }
 
 // answer is the assistant's message that may go on; a new one where fits says that the part does not follow.
-func (t *Talk) answer(fits func(*Message) bool) *Message {
+func (t *Talk) answer(fits func(*turn) bool) *turn {
 	if last := t.last("assistant"); last != nil && fits(last) {
 		return last
 	}
-	t.messages = append(t.messages, Message{Role: "assistant"})
-	return &t.messages[len(t.messages)-1]
+	return t.begin(Message{Role: "assistant"})
 }
 
 // Reasoning adds what the assistant thought before its text.
 func (t *Talk) Reasoning(text string) {
-	message := t.answer(func(m *Message) bool { return m.Content == "" && m.Calls == nil })
-	message.Reasoning = join(message.Reasoning, text)
+	made := t.answer(func(each *turn) bool { return each.content.Len() == 0 && each.message.Calls == nil })
+	join(&made.reasoning, text)
 }
 
 // Answer adds text of the assistant.
 func (t *Talk) Answer(text string) {
-	message := t.answer(func(m *Message) bool { return m.Calls == nil })
-	message.Content = join(message.Content, text)
+	made := t.answer(func(each *turn) bool { return each.message.Calls == nil })
+	join(&made.content, text)
 }
 
 // Call adds a call of the assistant.
@@ -101,19 +112,19 @@ func (t *Talk) Call(call Call) {
 		t.names = map[string]string{}
 	}
 	t.names[call.ID] = call.Function.Name
-	message := t.answer(func(*Message) bool { return true })
-	message.Calls = append(message.Calls, call)
+	made := t.answer(func(*turn) bool { return true })
+	made.message.Calls = append(made.message.Calls, call)
 }
 
 // Result adds the result of a call; known is false where no call has that id.
 func (t *Talk) Result(id, text string) (known bool) {
 	name, known := t.names[id]
-	t.messages = append(t.messages, Message{Role: "tool", Content: text, CallID: id, Name: name})
+	t.begin(Message{Role: "tool", Content: text, CallID: id, Name: name})
 	return known
 }
 
 // Add adds a message as it is.
-func (t *Talk) Add(message Message) { t.messages = append(t.messages, message) }
+func (t *Talk) Add(message Message) { t.begin(message) }
 
 // EndsWith says whose the last message is.
 func (t *Talk) EndsWith(role string) bool { return t.last(role) != nil }
@@ -121,13 +132,13 @@ func (t *Talk) EndsWith(role string) bool { return t.last(role) != nil }
 // EndsWithCall says whether the last message is a call.
 func (t *Talk) EndsWithCall() bool {
 	last := t.last("assistant")
-	return last != nil && last.Calls != nil
+	return last != nil && last.message.Calls != nil
 }
 
 // OnlySystem says whether nobody else has spoken.
 func (t *Talk) OnlySystem() bool {
-	for _, message := range t.messages {
-		if message.Role != "system" {
+	for _, each := range t.turns {
+		if each.message.Role != "system" {
 			return false
 		}
 	}
@@ -135,4 +146,11 @@ func (t *Talk) OnlySystem() bool {
 }
 
 // JSON is the list of messages.
-func (t *Talk) JSON() json.RawMessage { return wire.JSON(t.messages) }
+func (t *Talk) JSON() json.RawMessage {
+	messages := make([]Message, len(t.turns))
+	for i, each := range t.turns {
+		messages[i] = each.message
+		messages[i].Content, messages[i].Reasoning = each.content.String(), each.reasoning.String()
+	}
+	return wire.JSON(messages)
+}

@@ -182,15 +182,22 @@ func Conversation(messages []Message, template string) json.RawMessage {
 		return wire.JSON(messages)
 	}
 	made := make([]Message, 0, len(messages))
+	joined := map[int][]string{} // texts of messages of the system, by index
 	for i, message := range messages {
 		if message.Role == "developer" {
 			message.Role = "system"
 			if last := len(made) - 1; i > 0 && made[last].Role == "system" {
-				made[last].Content += "\n\n" + message.Content
+				if joined[last] == nil {
+					joined[last] = []string{made[last].Content}
+				}
+				joined[last] = append(joined[last], message.Content)
 				continue
 			}
 		}
 		made = append(made, message)
+	}
+	for i, texts := range joined {
+		made[i].Content = strings.Join(texts, "\n\n")
 	}
 	return wire.JSON(made)
 }
