@@ -112,7 +112,7 @@ func newServer(flags *flags, registry *models.Registry, state *store.Store, know
 	counted := metrics.New(flags.metricsPrefix)
 	document, policy := page.New()
 	version := map[string]string{"version": tessera.LibraryVersion(), "go": runtime.Version(), "service": "tessera-serve"}
-	return server.New(server.Config{Models: registry, Dialects: all, Keys: known, Metrics: counted, Measure: registry.Measure, Plan: registry.Plan,
+	return server.New(server.Config{Models: registry, Dialects: all, Keys: known, Metrics: counted, Measure: registry.Measure, Plan: registry.Plan, Trim: models.Trim,
 		Page: document, PagePolicy: policy, Log: log.write, Hosts: hostNames(flags), Chunked: readsChunks(runtime.Version()), BodyBytes: flags.bodyBytes, Version: version}), end, nil
 }
 

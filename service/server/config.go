@@ -21,7 +21,9 @@ type Config struct {
 	// Measure refreshes gauges before they are written; nil: none.
 	Measure func(*metrics.Registry)
 	// Plan is a model's serving plan, for /plan; nil: none.
-	Plan    func(ctx context.Context, model string) (json.RawMessage, error)
+	Plan func(ctx context.Context, model string) (json.RawMessage, error)
+	// Trim gives free memory back to the system; it is called a while after large bodies. nil: nothing does.
+	Trim    func()
 	Version map[string]string // of /version
 	// Page is the document at "/", and PagePolicy its Content-Security-Policy; nil: none.
 	Page       []byte

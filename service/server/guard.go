@@ -64,6 +64,7 @@ func (s *Server) serve(plain http.ResponseWriter, r *http.Request) {
 			_ = connection.SetReadDeadline(time.Now()) // net/http would read what is left of the body
 		}
 		s.logRequest(r, w, tenant, id, time.Since(begun))
+		s.trimAfter(r.ContentLength)
 	}()
 	found, names, methods := s.routes.find(r.Method, r.URL.EscapedPath())
 	var form dialect.Errors

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,5 +39,23 @@ func TestMemoryOfStreams(t *testing.T) {
 		t.Errorf("found %d bytes a stream, wanted at most %d", each, mostStream)
 	} else {
 		t.Logf("%d bytes a stream", each)
+	}
+}
+
+// Memory is given back once after large bodies, and not after small ones.
+func TestTrim(t *testing.T) {
+	var trims atomic.Int64
+	_, address := start(t, &fakeModels{}, func(c *Config) { c.BodyBytes, c.Trim = 4<<20, func() { trims.Add(1) } })
+	talk(t, address, post("/texts", whole), 100*time.Millisecond)
+	time.Sleep(trimTime + 200*time.Millisecond)
+	if found := trims.Load(); found != 0 {
+		t.Errorf("found %d trims after a small body, wanted none", found)
+	}
+	for i := 0; i < 3; i++ {
+		talk(t, address, post("/texts", strings.Repeat(" ", largeBody)+whole), 100*time.Millisecond)
+	}
+	eventually(t, "not trimmed", func() bool { return trims.Load() > 0 })
+	if found := trims.Load(); found != 1 {
+		t.Errorf("found %d trims after three large bodies, wanted 1", found)
 	}
 }

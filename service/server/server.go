@@ -24,6 +24,8 @@ type Server struct {
 	draining atomic.Bool
 	running  sync.WaitGroup // requests
 
+	trimming atomic.Bool // a trim is due
+
 	endings sync.Mutex
 	ends    map[uint64]context.CancelFunc // of requests in progress, which have their time when the service stops
 	nextEnd uint64
@@ -79,6 +81,22 @@ func (s *Server) Serve(listener net.Listener, certificate, key string) (err erro
 
 // Handler is the server's, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// A body of largeBody bytes takes many times as much memory while it is read and answered, which allocators keep; trimTime gathers several.
+const (
+	largeBody = 1 << 20
+	trimTime  = 2 * time.Second
+)
+
+// trimAfter has memory given back a while after a body of so many bytes.
+func (s *Server) trimAfter(bytes int64) {
+	if s.config.Trim != nil && bytes >= largeBody && s.trimming.CompareAndSwap(false, true) {
+		time.AfterFunc(trimTime, func() {
+			s.trimming.Store(false)
+			s.config.Trim()
+		})
+	}
+}
 
 // lastWords is the time for the ends of streams that were cut off, and for idle connections.
 const lastWords = 2 * time.Second
