@@ -34,6 +34,7 @@ var families = []struct {
 	{"protobuf", 8, (*maker).protobuf},
 	{"names", 8, (*maker).names},
 	{"vanishing", 3, (*maker).vanishing},
+	{"large", 1, (*maker).large},
 }
 
 // maker makes one attack.

@@ -13,6 +13,7 @@ import (
 // flood is all attacks, from several connections at once.
 type flood struct {
 	address, state string
+	only           string // a family; "" for all
 	seed           int64
 	from, count    int
 	at             int // connections at once
@@ -51,6 +52,9 @@ func (f *flood) run(from *corpus, alive func() bool) {
 					time.Sleep(time.Until(begun.Add(time.Duration(float64(i) / f.rate * float64(time.Second)))))
 				}
 				made := makeAttack(f.seed, f.from+i, from)
+				if f.only != "" && f.only != made.family {
+					continue
+				}
 				replies, took, err := send(f.address, &made)
 				if f.show {
 					fmt.Printf("%s\n%q\n", made.family, made.bytes)
@@ -113,6 +117,9 @@ func (f *flood) print() {
 				word = "closed"
 			}
 			found = append(found, fmt.Sprintf("%s: %d", word, f.statuses[family.name][status]))
+		}
+		if len(found) == 0 {
+			continue
 		}
 		fmt.Fprintf(os.Stdout, "  %-14s %s\n", family.name, strings.Join(found, ", "))
 	}

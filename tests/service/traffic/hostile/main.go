@@ -14,6 +14,7 @@ import (
 
 type options struct {
 	program, model, corpus string
+	only                   string
 	seed                   int64
 	from, count, at        int
 	slow, unread, sound    int
@@ -27,6 +28,7 @@ func main() {
 	flag.StringVar(&o.program, "serve", "tessera-serve", "the program")
 	flag.StringVar(&o.model, "model", "", "a small model with a tokenizer")
 	flag.StringVar(&o.corpus, "corpus", "../../../service/dialect", "folder of sound requests: service/dialect")
+	flag.StringVar(&o.only, "only", "", "a family of malformed requests; those of others are left out")
 	flag.Int64Var(&o.seed, "seed", 1, "of all that is sent")
 	flag.IntVar(&o.from, "from", 0, "number of the first malformed request")
 	flag.IntVar(&o.count, "count", 100000, "malformed requests")
