@@ -3,7 +3,7 @@
 transformers makes at random, against it.
 
 Each line is a model: the named ones of family_models.py, and of each family N more that family_configurations.py draws (the table has 8;
-0 unless told). Of each, at every length: logits against transformers in f64, within 2e-5 of the largest logit or half as
+0 unless told). Of each, at every length in its context: logits against transformers in f64, within 2e-5 of the largest logit or half as
 much again as transformers' own f32 is off, tokens behind a router's tie of 1e-6 set aside and counted; gradients as
 exact_gradients.py says. And 64 greedy tokens; the folder that we export, in transformers; the GGUF file that we export, here with the
 same tokens and, where it is installed, in llama.cpp. Small odd shapes: grouped queries, head sizes unlike width/heads, windows shorter
@@ -241,8 +241,10 @@ def check_model(library, options, name, model_type, settings):
     """The line of the table, what failed, and the number of ties."""
     with tempfile.TemporaryDirectory() as folder:
         check = Check(library, name, model_type, settings, folder)
-        check.logits(options.lengths)
-        check.gradients(options.gradients)
+        lengths, trained = ([it for it in chosen if it <= settings.get("max_position_embeddings", it)]
+                            for chosen in (options.lengths, options.gradients))
+        check.logits(lengths)
+        check.gradients(trained)
         check.tokens()
         check.exported(os.path.join(folder, "exported"))
         check.gguf(os.path.join(folder, "exported.gguf"))
