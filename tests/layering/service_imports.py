@@ -17,7 +17,7 @@ ALLOWED = {
     "page": [],
     "store": ["store", "inference", "tinker", "tuning", "sqlite"],
     "keys": ["store"],
-    "models": ["inference", "metrics", "tuning", "tessera"],
+    "models": ["inference", "metrics", "tuning", "tessera", "cgo"],
     "jobs": ["inference", "jobs", "store", "tuning"],
     "jobs/training": ["jobs", "tuning", "tessera"],
     "tinker": ["inference", "tinker", "tuning"],
