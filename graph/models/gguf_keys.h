@@ -20,6 +20,7 @@ struct GgufRotation {
 struct GgufDecoder {
   bool by_layer = false;      // heads of keys and values, and widths, may be arrays
   bool beside_dense = false;  // each layer has experts and a dense MLP, of width feed_forward_length
+  bool norm_twice = false;    // attention.layer_norm_epsilon has the number of attention.layer_norm_rms_epsilon; readers may want either
   bool dense_first = false;   // leading_dense_block_count layers have a dense MLP of that width, the others experts
 };
 

@@ -80,6 +80,7 @@ class GgufKeyWriter final : public GgufKeys {
 
   void decoder(const GgufDecoder& keys) override {
     write_heads(m_->head_size(m_->full_layer()));
+    if (keys.norm_twice) out_.f32(key("attention.layer_norm_epsilon"), m_->norm_eps);
     if (m_->experts.E == 0) return;
     write_experts();
     if (architecture_.sigmoid_router) out_.u32(key("expert_gating_func"), kSigmoid);

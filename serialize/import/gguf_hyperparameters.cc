@@ -104,7 +104,7 @@ class GgufReader final : public GgufKeys {
       read_key_heads();
     else
       config().sizes["KV"] = layer_integer("attention.head_count_kv", H(), by_layer_ ? "kv_heads" : "");
-    read_norm_and_base();
+    read_norm_and_base(keys.norm_twice);
     const int64_t value_size = integer("attention.value_length", D());
     if (value_size != D())
       fail(StatusCode::kUnsupported, format("heads of {} with values of {}; both must be equal", D(), value_size));
@@ -428,8 +428,16 @@ class GgufReader final : public GgufKeys {
     if (!layers.empty()) config().lists["expert_layers"] = std::move(layers);
   }
 
-  void read_norm_and_base() {
-    real("attention.layer_norm_rms_epsilon", "norm_eps", {}, KeyForm::kSame);
+  void read_norm_and_base(bool norm_twice = false) {
+    constexpr std::string_view kNorm = "attention.layer_norm_rms_epsilon", kNormAgain = "attention.layer_norm_epsilon";
+    const bool has_other = norm_twice && file_.has(name_of(kNormAgain));
+    real(has_other && !file_.has(name_of(kNorm)) ? kNormAgain : kNorm, "norm_eps", {}, KeyForm::kSame);
+    if (has_other) {
+      const double again = take(file_.real(name_of(kNormAgain)), our_real("norm_eps"));
+      if (again != our_real("norm_eps"))
+        fail(StatusCode::kCorrupt, format("{}{} is {}, but {}{} is {}; wanted the same number", prefix_, kNormAgain, again, prefix_, kNorm,
+                                          our_real("norm_eps")));
+    }
     real("rope.freq_base", "rope_theta", 10000.0, KeyForm::kSame);
   }
 

@@ -79,6 +79,10 @@ class GgufEditor {
     drop(key);
     return add([&](GgufBuilder& w) { w.scalar(key, 10, value); });
   }
+  GgufEditor& set_real(std::string_view key, float value) {
+    drop(key);
+    return add([&](GgufBuilder& w) { w.f32(key, value); });
+  }
   GgufEditor& set_list(std::string_view key, const std::vector<int32_t>& values) {
     drop(key);
     return add([&](GgufBuilder& w) { w.numbers(key, 5, values); });

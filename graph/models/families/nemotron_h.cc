@@ -62,7 +62,7 @@ constexpr HuggingfaceClass kNemotronHClasses[] = {
      0}};
 
 void nemotron_h_gguf(GgufKeys& k) {
-  k.decoder();
+  k.decoder({.norm_twice = true});
   k.states();
   k.set_flag("conv_bias", true);
   k.plain_scores();
