@@ -10,7 +10,7 @@ namespace tessera::ops {
 // The attributes rule and scale.
 extern const AttrSpec kScanAttrs[2];
 
-// Of these operands without segments: 5, or 6 with rule general.
+// The number of operands of a scan without segments: 5, or 6 with rule general.
 int scan_operand_count(Attrs attrs);
 
 // From operand `first` on: q, k [B, T, G, K] and v [B, T, H, V] of one float type, G divides H; log_decay [B, T, H] or

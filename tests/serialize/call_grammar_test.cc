@@ -78,7 +78,7 @@ bool is_pair_of_capitals(const Json& value) {
   return value.is_string() && value.get<std::string>().size() == 2 && std::ranges::all_of(value.get<std::string>(), is_capital);
 }
 
-// What the schemas of tools() say, again.
+// Checks arguments by the rules that the schemas of tools() state, without a schema's reader.
 bool is_valid(const std::string& name, const Json& given) {
   if (name == "now") return given.is_object() && given.empty();
   if (name == "add-note")

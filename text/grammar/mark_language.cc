@@ -32,7 +32,7 @@ LanguageId texts_without(Languages& languages, std::string_view mark) {
 
 LanguageId texts_before(Languages& languages, std::string_view mark) {
   std::vector<LanguageId> all = {texts_without(languages, mark)};
-  // Where the mark ends as it begins, "aba", an earlier one may end within it: "ab" is no text before it.
+  // A mark may end as it begins, such as "aba": the text "ab" before it makes "ababa", in which the mark comes earlier.
   for (size_t common = 1; common < mark.size(); ++common)
     if (mark.ends_with(mark.substr(0, common))) {
       const LanguageId begun = mark_language(languages, mark.substr(0, mark.size() - common));

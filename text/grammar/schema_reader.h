@@ -102,7 +102,7 @@ class SchemaReader {
 
   // schema_strings.cc, schema_numbers.cc
   Result<ExpressionId> read_string(const Json& schema, const std::string& where);
-  // What the present scope allows in texts.
+  // The language of texts in the present scope.
   LanguageId scope_language();
   // The strings without quotes: pattern, format, lengths, not.
   Result<LanguageId> string_language(const Json& schema, const std::string& where, bool is_excluded = false);

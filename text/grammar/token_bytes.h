@@ -24,8 +24,8 @@ class TokenBytes {
   // end_ids end it. kInvalidArgument for ids outside the vocabulary.
   static Result<std::shared_ptr<const TokenBytes>> create(std::vector<std::string> tokens,
                                                           std::vector<int32_t> end_ids);
-  // The bytes that each id decodes to inside a text. Control tokens have control_bytes, unknown and unused ones none, nor
-  // do, beside control tokens, those with bytes that are never in UTF-8.
+  // The bytes that each id decodes to inside a text. Control tokens have control_bytes. Unknown and unused tokens have none,
+  // nor has any other token whose bytes are never in UTF-8.
   static Result<std::shared_ptr<const TokenBytes>> create(const Tokenizer& tokenizer);
   // A control token in a grammar: between bytes that are never in UTF-8, so that no text equals it, and it no text.
   static std::string control_bytes(std::string_view text);

@@ -49,7 +49,7 @@ struct SelectiveTile {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// What a token adds to a state before b.
+// The input of a token to the state, without its factor b.
 template <class At>
 HWY_INLINE VR input_at(const SelectiveTile& x, int64_t t, const At& at) {
   const VR value = at.load(x.x + t * x.e.C);

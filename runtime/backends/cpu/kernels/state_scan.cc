@@ -65,7 +65,7 @@ struct ScanGrad {
 
   const int32_t* segments_of(int64_t b) const { return segments == nullptr ? nullptr : segments + b * e.T; }
 
-  // What is multiplied by k in the update; `read` is 0 with rule add.
+  // The factor of k in the update of column v; `read` is 0 with rule add.
   double change_of(int64_t row, int64_t v, double read) const {
     const double value = double(x.v[row * e.V + v]);
     return e.is_general() ? value : double(x.beta[row]) * (value - read);

@@ -75,7 +75,7 @@ struct GradThread {
     return exp(x.x.log_decay[row(t) * e.decays() + (e.decays_by_channel ? i : 0)]);
   }
   __device__ W value(int64_t t) const { return is_there() ? widen(x.x.v[row(t) * e.V + v]) : W(0); }
-  // What k is multiplied by.
+  // The factor of k in the update.
   __device__ W change_of(int64_t t, W read) const { return e.is_general() ? value(t) : widen(x.x.beta[row(t)]) * read; }
   // Two places by turns: what one token reads, the next does not write.
   __device__ W* parts(int64_t t, int which) const {

@@ -15,7 +15,7 @@ func testCorpus(t *testing.T) *corpus {
 	return from
 }
 
-// What is sent is a function of seed and number, and none changes the corpus.
+// An attack is a function of seed and number, and making one leaves the corpus as it was.
 func TestAttacksRepeat(t *testing.T) {
 	from := testCorpus(t)
 	var first [][]byte

@@ -60,7 +60,7 @@ func (w *watch) all() error {
 			w.others.end()
 		}
 	}()
-	// What is allocated once is allocated before anything is measured: by the first half of the malformed requests.
+	// Memory is measured from the second half of the malformed requests on: in the first the service allocates what it keeps.
 	half := w.options.count / 2
 	w.flood(from, w.options.from+w.options.count, leastWarm)
 	if half > 0 {

@@ -109,7 +109,7 @@ func (m *maker) smuggling() attack {
 	line := m.oneOf("POST /v1/completions", "POST /v1/nothing", "GET /health", "POST /v1/files", "GET /v1/models",
 		"POST /api/v1/forward_backward", "DELETE /v1/files/file-x")
 	made := attack{bytes: []byte(line + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + heads + "\r\n" + body), smuggled: path}
-	// Where the only length says 0, or nothing says one, what follows is the next request.
+	// With a length of 0, or none, the body's bytes are the next request, which is no smuggling.
 	if body == hidden && (strings.HasPrefix(heads, "Transfer_Encoding") || strings.HasPrefix(heads, "Content_Length") || !isLength(heads)) {
 		made.smuggled = ""
 	}
