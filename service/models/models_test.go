@@ -221,6 +221,13 @@ func TestToolCalls(t *testing.T) {
 	if _, err := model.Generate(context.Background(), request); kindOf(err) != inference.Invalid {
 		t.Errorf("required without tools: found %v", err)
 	}
+	for _, word := range []string{"auto", "none", "required"} {
+		named := inference.Request{Messages: request.Messages, ToolChoice: "named", ToolName: word,
+			Options: inference.Options{"tools": strings.ReplaceAll(tools, `"f"`, `"`+word+`"`), "max_tokens": 4}}
+		if _, err := model.Generate(context.Background(), named); kindOf(err) != inference.Invalid || !strings.Contains(err.Error(), word) {
+			t.Errorf("the function %q obliged: found %v", word, err)
+		}
+	}
 	var details endDetails
 	if err := json.Unmarshal([]byte(`{"tokens":3,"message":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"x":1}}},{"id":"b","function":{"name":"g"}}]}}`), &details); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -63,7 +62,7 @@ func (o *opened) Generate(ctx context.Context, request inference.Request) (infer
 	submitted, err := o.submit(request, options)
 	if err != nil {
 		o.loaded.queue.leave(tokens)
-		return nil, submitError(err)
+		return nil, serviceError(err)
 	}
 	return newStream(o.loaded, submitted, request, options, tokens), nil
 }
@@ -95,21 +94,16 @@ func (o *opened) options(request inference.Request) (tessera.Options, error) {
 		}
 		options["tool_choice"] = "required"
 		if request.ToolChoice == "named" {
+			switch request.ToolName {
+			case "auto", "none", "required": // words of the library's option
+				return nil, invalid("tool_choice", fmt.Sprintf("a call of the function %q cannot be obliged, since its name is a choice itself; rename the function", request.ToolName))
+			}
 			options["tool_choice"] = request.ToolName
 		}
 	default:
 		return nil, invalid("tool_choice", fmt.Sprintf("found %q, wanted auto, none, required or a function's name", request.ToolChoice))
 	}
 	return options, nil
-}
-
-// submitError is serviceError, except that it explains the error of a library older than the option tool_choice.
-func submitError(err error) error {
-	if strings.Contains(err.Error(), "unknown option 'tool_choice'") {
-		return &inference.Error{Kind: inference.Invalid, Param: "tool_choice", Message: fmt.Sprintf(
-			"tool_choice that obliges a call is not supported by the library %s that this service runs with; wanted auto or none", tessera.LibraryVersion())}
-	}
-	return serviceError(err)
 }
 
 // estimate returns about how many tokens the prompt has: its token ids, or a token for each four bytes.
