@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "c_api.h"
-#include "capi/handles.h"
+#include "control_tokenizer.h"
 #include "tests/number_after.h"
 #include "text/json.h"
-#include "text/tokenizer/tokenizer.h"
 
 using namespace capi_test;
 using tessera::Json;
@@ -23,30 +22,9 @@ constexpr const char* kTemplate =
     "{% if add_generation_prompt %}{{ '<|start|>assistant\n' }}{% endif %}{{ mood }}";
 constexpr int32_t kBos = 1, kStart = 259, kEnd = 260;
 
-// A token a byte, and three control tokens.
 Tokenizer chat_tokenizer() {
-  tessera::TokenizerData data;
-  data.kind = tessera::TokenizerKind::kSentencePiece;
-  data.tokens = {"<unk>", "<s>", "</s>"};
-  data.types = {tessera::TokenType::kUnknown, tessera::TokenType::kControl, tessera::TokenType::kControl};
-  for (int byte = 0; byte < 256; ++byte) {
-    constexpr char kHex[] = "0123456789ABCDEF";
-    data.tokens.push_back(std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + ">");
-    data.types.push_back(tessera::TokenType::kByte);
-  }
-  for (const char* control : {"<|start|>", "<|end|>"}) {
-    data.tokens.emplace_back(control);
-    data.types.push_back(tessera::TokenType::kControl);
-  }
-  data.scores.assign(data.tokens.size(), 0);
-  data.unknown = 0;
-  data.bos = kBos;
-  data.eos = 2;
-  data.add_space_prefix = false;
-  data.end_ids = {kEnd};
-  auto made = tessera::Tokenizer::create(std::move(data));
-  REQUIRE_MESSAGE(made.ok(), made.status().to_string());
-  return Tokenizer(new tsr_tokenizer{std::move(made).value()});
+  constexpr const char* kControls[] = {"<|start|>", "<|end|>"};
+  return control_tokenizer(kControls);
 }
 
 Chat chat_of(const char* text, const Tokenizer& tokenizer) {

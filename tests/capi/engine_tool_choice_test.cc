@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "c_api.h"
-#include "capi/handles.h"
+#include "control_tokenizer.h"
 #include "engine_events.h"
 #include "text/json.h"
-#include "text/tokenizer/tokenizer.h"
 
 using namespace capi_test;
 using tessera::Json;
@@ -23,38 +22,12 @@ const std::string kTools = R"([{"type":"function","function":{"name":"add","para
     {"a":{"type":"integer","minimum":0,"maximum":9},"b":{"enum":["x","y"]}},"required":["a"]}}},
     {"type":"function","function":{"name":"now"}}])";
 
-// A token a byte, and the control tokens, of which the last ends texts.
-Tokenizer tokenizer_with_marks() {
-  tessera::TokenizerData data;
-  data.kind = tessera::TokenizerKind::kSentencePiece;
-  data.tokens = {"<unk>", "<s>", "</s>"};
-  data.types = {tessera::TokenType::kUnknown, tessera::TokenType::kControl, tessera::TokenType::kControl};
-  for (int byte = 0; byte < 256; ++byte) {
-    constexpr char kHex[] = "0123456789ABCDEF";
-    data.tokens.push_back(std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + ">");
-    data.types.push_back(tessera::TokenType::kByte);
-  }
-  for (const char* control : kControl) {
-    data.tokens.emplace_back(control);
-    data.types.push_back(tessera::TokenType::kControl);
-  }
-  data.scores.assign(data.tokens.size(), 0);
-  data.unknown = 0;
-  data.bos = 1;
-  data.eos = 2;
-  data.add_space_prefix = false;
-  data.end_ids = {kEnd};
-  auto made = tessera::Tokenizer::create(std::move(data));
-  REQUIRE_MESSAGE(made.ok(), made.status().to_string());
-  return Tokenizer(new tsr_tokenizer{std::move(made).value()});
-}
-
 // Random weights, and a template that shows tools and calls.
 Model calling_model() {
   tsr_model* made = nullptr;
   ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=264,T=1024", options({{"seed", int64_t{3}}}).get(), &made));
   Model model(made);
-  ok(tsr_model_set_tokenizer(made, tokenizer_with_marks().get()));
+  ok(tsr_model_set_tokenizer(made, control_tokenizer(kControl).get()));
   ok(tsr_model_set_metadata(
       made, "chat_template",
       "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}<think>"

@@ -52,9 +52,7 @@ Result<PreparedKernel> prepare_causal_conv_rows(const KernelSpec& spec) {
                              args.in<int32_t>(row + 1),
                              args.out<F>(1),
                              args.out<F>(0)};
-      if (args.inputs[0] != args.outputs[1]) std::copy_n(args.in<F>(0), state_count, conv.state);
-      for (int64_t token = 0; token < tokens; ++token)
-        if (by_row.is_padding(token)) std::fill_n(conv.y + token * e.C, e.C, F(0));
+      begin_rows<F>(args, by_row, e.C, state_count);
       args.pool.parallel_for(by_row.active_count(), [&](int64_t task) {
         for (int64_t c = 0; c < e.C; ++c) conv.channel(by_row, by_row.active(task), c);
       });

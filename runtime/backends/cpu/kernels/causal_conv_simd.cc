@@ -230,9 +230,7 @@ Result<PreparedKernel> prepare_causal_conv_rows_simd(const KernelSpec& spec) {
       spec, e.flops(), make_kernel([=](const LaunchArgs& args) {
         const RowTokens by_row(R, args.in<int32_t>(row), tokens, args.workspace);
         float *y = args.out<float>(0), *state = args.out<float>(1);
-        if (args.inputs[0] != state) std::copy_n(args.in<float>(0), state_count, state);
-        for (int64_t token = 0; token < tokens; ++token)
-          if (by_row.is_padding(token)) std::fill_n(y + token * e.C, e.C, 0.0f);
+        begin_rows<float>(args, by_row, e.C, state_count);
         args.pool.parallel_for(by_row.active_count() * blocks, [&](int64_t task) {
           const int64_t at = by_row.active(task / blocks);
           const ConvBlock block(e, task % blocks, args.in<float>(2), e.has_bias ? args.in<float>(3) : nullptr);

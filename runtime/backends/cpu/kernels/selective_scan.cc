@@ -184,9 +184,7 @@ Result<PreparedKernel> prepare_selective_scan_rows(const KernelSpec& spec) {
       const SelectiveOperands<F> x(e, args, 1);
       const int32_t* const position = args.in<int32_t>(row + 1);
       F *const y = args.out<F>(0), *const states = args.out<F>(1);
-      if (args.inputs[0] != args.outputs[1]) std::copy_n(args.in<F>(0), state_count, states);
-      for (int64_t token = 0; token < tokens; ++token)
-        if (by_row.is_padding(token)) std::fill_n(y + token * e.C, e.C, F(0));
+      begin_rows<F>(args, by_row, e.C, state_count);
       args.pool.parallel_for(by_row.active_count(), [&](int64_t task) {
         for (int64_t channel = 0; channel < e.C; ++channel) {
           F* const state = states + by_row.active(task) * e.N * e.C + channel;

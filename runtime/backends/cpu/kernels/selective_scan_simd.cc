@@ -162,9 +162,7 @@ Result<PreparedKernel> prepare_selective_scan_rows_simd(const KernelSpec& spec) 
         const Selective x = selective_of(e, args, 1, reinterpret_cast<float*>(memory));
         const int32_t* const position = args.in<int32_t>(row_operand + 1);
         float* const state = args.out<float>(1);
-        if (args.inputs[0] != state) std::copy_n(args.in<float>(0), state_count, state);
-        for (int64_t token = 0; token < tokens; ++token)
-          if (by_row.is_padding(token)) std::fill_n(x.y + token * e.C, e.C, 0.0f);
+        begin_rows<float>(args, by_row, e.C, state_count);
         args.pool.parallel_for(by_row.active_count() * tiles, [&](int64_t task) {
           const int64_t row = by_row.active(task / tiles), begin = task % tiles * kTileChannels;
           const ChannelTile tile = tile_at(e, task % tiles, state + row * e.N * e.C + begin, e.C);

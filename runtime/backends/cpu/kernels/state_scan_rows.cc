@@ -44,9 +44,7 @@ Result<PreparedKernel> prepare_state_scan_rows(const KernelSpec& spec) {
     auto launch = [=](const LaunchArgs& args) {
       const RowTokens by_row(R, args.in<int32_t>(row), tokens, args.workspace);
       const ScanRows<F> scan{e, ScanOperands<F>(e, args, 1), args.in<int32_t>(row + 1), args.out<F>(1), args.out<F>(0)};
-      if (args.inputs[0] != args.outputs[1]) std::copy_n(args.in<F>(0), state_count, scan.state);
-      for (int64_t token = 0; token < tokens; ++token)
-        if (by_row.is_padding(token)) std::fill_n(scan.out + e.value_row(token, 0) * e.V, e.H * e.V, F(0));
+      begin_rows<F>(args, by_row, e.H * e.V, state_count);
       args.pool.parallel_for(by_row.active_count() * e.H, [&](int64_t task) {
         F* column = reinterpret_cast<F*>(static_cast<std::byte*>(args.workspace) + lists) + task * e.K;
         for (int64_t v = 0; v < e.V; ++v) scan.run(by_row, by_row.active(task / e.H), task % e.H, v, column);

@@ -291,9 +291,7 @@ Result<PreparedKernel> prepare_state_scan_rows_simd(const KernelSpec& spec) {
         const RowTokens by_row(R, args.in<int32_t>(row_operand), tokens, memory + lists);
         const Scan x = scan_of(e, args, 1, reinterpret_cast<float*>(memory));
         float* const state = args.out<float>(1);
-        if (args.inputs[0] != state) std::copy_n(args.in<float>(0), state_count, state);
-        for (int64_t token = 0; token < tokens; ++token)
-          if (by_row.is_padding(token)) std::fill_n(x.out + e.value_row(token, 0) * e.V, e.H * e.V, 0.0f);
+        begin_rows<float>(args, by_row, e.H * e.V, state_count);
         args.pool.parallel_for(by_row.active_count() * e.H * tiles, [&](int64_t task) {
           const int64_t row = by_row.active(task / tiles / e.H), h = task / tiles % e.H;
           const int64_t begin = task % tiles * kTileColumns;
