@@ -118,6 +118,15 @@ void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double 
   config.check(e.aux >= 0 && e.z >= 0, format("aux is {} and z is {}, wanted 0 or more", e.aux, e.z));
 }
 
+void read_expert_groups(ConfigReader& config, ExpertSizes& experts) {
+  experts.groups = config.size("groups", 1);
+  experts.groups_used = config.size("groups_used", experts.groups);
+  if (experts.groups_used != experts.groups) return;
+  config.check(experts.E % std::max<int64_t>(experts.groups, 1) == 0,
+               format("groups = {} does not divide E = {}", experts.groups, experts.E));
+  experts.groups = experts.groups_used = 1;
+}
+
 void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64_t every, int64_t taps) {
   RecurrentSizes& r = m.recurrent;
   r.kind = kind;

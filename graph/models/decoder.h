@@ -165,6 +165,8 @@ void read_windows(ConfigReader& config, DecoderSizes& m, size_t every = 0);
 void read_rope_scaling(ConfigReader& config, DecoderSizes& m);
 // Reads the sizes "E" and "K", the flag "normalize", the reals "capacity", "aux" and "z".
 void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux);
+// Reads the sizes "groups" and "groups_used". If a token may use all groups, there is one: the choice is the same.
+void read_expert_groups(ConfigReader& config, ExpertSizes& experts);
 // Reads the list "expert_layers" and the size "FD".
 void read_dense_layers(ConfigReader& config, DecoderSizes& m);
 

@@ -139,6 +139,8 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("ssm.group_count"), r.G);
     out_.u32(key("ssm.inner_size"), r.H * r.V);
     out_.u32(key("ssm.time_step_rank"), r.H);
+    if (r.kind == Recurrent::kStateSpace && r.H * r.V != 2 * m_->C)
+      keys.notes.push_back(format("llama.cpp wants states of twice the channels, {}, this model has {}: it may not open the file", 2 * m_->C, r.H * r.V));
     if (r.kind == Recurrent::kDelta && r.K != r.V)
       keys.notes.push_back(format(
           "llama.cpp takes the width of keys, {}, for that of values, {}, in recurrent layers, and will not open the file", r.K, r.V));
@@ -209,6 +211,9 @@ class GgufKeyWriter final : public GgufKeys {
       keys.notes.push_back(format(
           "llama.cpp takes models of {} layers for ones {} a latent vector of queries, and will not open it", m_->L,
           is_lite ? "without" : "with"));
+    if (m_->latent.N % 2 != 0)
+      keys.notes.push_back(format("llama.cpp wants an even number of numbers that do not rotate in a head, this model has {}: it will not run the file",
+                                  m_->latent.N));
     write_dense_first();
     out_.u32(key("expert_shared_count"), e.FS / m_->F);
     out_.f32(key("expert_weights_scale"), e.scale);
@@ -349,6 +354,8 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("rope.scaling.original_context_length"), static_cast<int64_t>(yarn.original_context));
     const double magnitude = m_->rope_magnitude / scaling.magnitude;  // magnitude in addition to the format's own
     if (std::abs(magnitude - 1) > 1e-7) out_.f32(key("rope.scaling.attn_factor"), magnitude);
+    if (is_latent_ && std::abs(magnitude - 1) > 1e-7)
+      keys.notes.push_back("llama.cpp scales all scores by the magnitude of rotations, this model those of rotated parts: results differ");
     if (is_latent_ && mscale != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), 0.1 * mscale);
     if (log_multiplier != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), log_multiplier);
     if (!rotation_.truncates)

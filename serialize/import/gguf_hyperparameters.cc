@@ -165,7 +165,7 @@ class GgufReader final : public GgufKeys {
       settings.mscale = settings.mscale_all_dim != 0 ? 1 : 0;
     }
     // attn_factor multiplies the format's own magnitude.
-    if (attention_factor != 1) settings.attention_factor = attention_factor * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1);
+    if (attention_factor != 1) settings.attention_factor = attention_factor * yarn_scaling(rotation, settings).magnitude;
     found.scaling = yarn ? yarn_scaling(rotation, settings) : linear_scaling(rotation, factor);
     if (found.scaling->is_neutral()) found.scaling.reset();
     if (!found.scaling) return;

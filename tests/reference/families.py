@@ -190,7 +190,7 @@ class Check:
         try:
             theirs = logits_of(path, ids[0].tolist())
         except Refused as refusal:
-            is_known = any("will not open" in note for note in notes) or "unknown model architecture" in str(refusal)
+            is_known = any(said in note for note in notes for said in ("will not open", "may not open", "will not run")) or "unknown model architecture" in str(refusal)
             return self.note(str(refusal).removeprefix("does not open exported.gguf: llama_model_load: error loading model: "), is_known)
         error = np.abs(theirs - ours[0]).max() / np.abs(ours[0]).max()
         said = [note for note in notes if "llama.cpp" in note]

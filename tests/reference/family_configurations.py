@@ -209,8 +209,9 @@ def nemotron_h(d):
     del shape["num_hidden_layers"], shape["rms_norm_eps"]
     has_experts = d.maybe()
     kinds = ("linear_attention", "full_attention", "moe" if has_experts else "mlp")
-    settings = {**shape, **d.tied(), **d.biased("attention_bias", "mlp_bias", "use_conv_bias"),
-                "layers_block_type": d.kinds(d.number(3, 6), *kinds),
+    # transformers' attention has no biases, whatever attention_bias says; shared experts with biases are refused.
+    biased = d.biased("use_conv_bias") if has_experts else d.biased("mlp_bias", "use_conv_bias")
+    settings = {**shape, **d.tied(), **biased, "layers_block_type": d.kinds(d.number(3, 6), *kinds),
                 "mamba_num_heads": groups * d.number(1, 3), "mamba_head_dim": d.number(5, 12), "n_groups": groups, "ssm_state_size": d.number(5, 16),
                 "conv_kernel": d.number(2, 5)}
     if not has_experts:
@@ -220,7 +221,7 @@ def nemotron_h(d):
     experts = groups * of_group
     return {**settings, "n_routed_experts": experts, "n_group": groups, "topk_group": 1, "num_experts_per_tok": d.number(1, of_group),
             "moe_intermediate_size": d.number(13, 30), "moe_shared_expert_intermediate_size": d.number(17, 40), "norm_topk_prob": d.maybe(),
-            "moe_latent_size": None if settings["mlp_bias"] else d.one(None, 31), "routed_scaling_factor": d.one(1.0, 1.7)}
+            "moe_latent_size": d.one(None, 31), "routed_scaling_factor": d.one(1.0, 1.7)}
 
 
 def lfm2(d):

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <span>
@@ -277,6 +278,55 @@ TEST_CASE("scaled rotations keep their words, or are written as factors") {
   CHECK(written(factors, "llama3-gguf")["rope_type"] == "longrope");
   CHECK(values_of(opened(scratch / "llama3-gguf")).at("rope_factors") ==
         values_of(factors).at("rope_factors"));
+}
+
+TEST_CASE("magnitudes of yarn's rotations go through GGUF, of plain and of latent attention") {
+  constexpr const char* kModels[] = {
+      "llama:L=1,C=12,H=3,F=10,V=11,T=128,rope_half",
+      "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,norm_eps=1e-6,E=4,K=2,FS=10,V=11,T=128,expert_sigmoid"};
+  struct Multipliers {
+    double mscale, all;
+  };
+  constexpr Multipliers kMultipliers[] = {{1, 0.6}, {0.5, 1}, {0.7, 0.7}, {1, 1}, {0, 0}};
+  const ScratchFolder scratch;
+  const auto magnitude_of = [](const OpenedModel& model) {
+    const auto config = parse_shorthand(model.model.metadata.at("description"));
+    REQUIRE(config.ok());
+    const auto found = config->reals.find("rope_magnitude");
+    return found == config->reals.end() ? 1.0 : found->second;
+  };
+  int number = 0;
+  for (const char* model : kModels)
+    for (const auto& [mscale, all] : kMultipliers) {
+      CAPTURE(model);
+      CAPTURE(mscale);
+      CAPTURE(all);
+      const std::string folder = scratch / std::to_string(++number);
+      write_folder(model_of(model), folder);
+      Json config = Json::parse(read_text_file(folder + "/config.json"));
+      config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}, {"beta_fast", 32.0}, {"beta_slow", 1.0}};
+      if (all > 0) config["rope_scaling"].update({{"mscale", mscale}, {"mscale_all_dim", all}});
+      write_text_file(folder + "/config.json", dump(config));
+      const OpenedModel from_folder = opened(folder);
+      const double wanted = all > 0 ? (1 + 0.1 * mscale * std::log(4.0)) / (1 + 0.1 * all * std::log(4.0)) : 1 + 0.1 * std::log(4.0);
+      CHECK(magnitude_of(from_folder) == doctest::Approx(wanted).epsilon(1e-9));
+      write_gguf(opened(folder), folder + ".gguf");
+      CHECK(magnitude_of(opened(folder + ".gguf")) == doctest::Approx(wanted).epsilon(1e-6));  // keys are f32
+    }
+}
+
+TEST_CASE("a choice among all groups of experts is none, in GGUF files too") {
+  const ScratchFolder scratch;
+  for (const char* groups : {"groups=2,groups_used=2", "groups=4,groups_used=4"}) {
+    write_gguf(model_of(format("deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,E=4,K=2,FS=10,V=11,T=16,expert_sigmoid,{}", groups)),
+               scratch / "m.gguf");
+    const auto metadata = open_gguf_metadata(*open_file(scratch / "m.gguf"));
+    REQUIRE_MESSAGE(metadata.ok(), metadata.status().to_string());
+    CHECK(!metadata->has("deepseek2.expert_group_count"));
+  }
+  const auto config = parse_shorthand("deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,E=4,K=2,FS=10,V=11,T=16,groups=3,groups_used=3");
+  REQUIRE(config.ok());
+  check_says(build_model(*config).status(), StatusCode::kInvalidArgument, "groups = 3 does not divide E = 4");
 }
 
 TEST_CASE("gguf files of gemma4 state that logits have no bound, and notes name layers whose keys llama.cpp takes from others") {

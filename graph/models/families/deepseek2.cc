@@ -30,8 +30,7 @@ DecoderSizes deepseek2_sizes(ConfigReader& reader) {
   e.scale = reader.real("expert_scale", 1);
   e.sigmoid = reader.flag("expert_sigmoid", false);
   e.selection_bias = reader.flag("selection_bias", e.sigmoid);
-  e.groups = reader.size("groups", 1);
-  e.groups_used = reader.size("groups_used", e.groups);
+  read_expert_groups(reader, e);
   e.group_best = reader.size("group_best", e.sigmoid ? 2 : 1);
   read_draft_block(reader, m);
   reader.check(!e.sigmoid || e.aux == 0, "aux is a loss of probabilities, wanted 0 with expert_sigmoid");

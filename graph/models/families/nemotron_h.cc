@@ -21,8 +21,7 @@ DecoderSizes nemotron_h_sizes(ConfigReader& reader) {
     e.FS = reader.size("FS", 0);
     e.M = reader.size("M", 0);
     e.scale = reader.real("expert_scale", 1);
-    e.groups = reader.size("groups", 1);
-    e.groups_used = reader.size("groups_used", e.groups);
+    read_expert_groups(reader, e);
     e.sigmoid = e.selection_bias = true;
   }
   m.squared_relu = true;
