@@ -58,8 +58,8 @@ func (t *Trainer) Forward(ctx context.Context, b Batch) ([]float32, error) {
 	return items, err
 }
 
-// ForwardBackward adds the gradients of a loss, cross_entropy, importance_sampling, ppo or cispo, and gives its value and
-// the log probabilities of the labels. Options: scale, eps_low, eps_high.
+// ForwardBackward adds the gradients of a loss, cross_entropy, importance_sampling, ppo, cispo, dro or gspo, and gives its
+// value and the log probabilities of the labels. Options: scale, eps_low, eps_high, beta.
 func (t *Trainer) ForwardBackward(ctx context.Context, b Batch, loss string, options Options) (float64, []float32, error) {
 	rows, err := b.rows()
 	if err != nil {

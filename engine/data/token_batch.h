@@ -30,11 +30,16 @@ inline size_t elements(const TokenBatch& batch) { return static_cast<size_t>(bat
 struct LossOptions {
   double scale = 1, aux_scale = 1;
   double clip_low = 0.8, clip_high = 1.2;  // bounds of the probability ratio
+  double beta = 0;                         // of dro
 };
 Result<LossOptions> read_loss_options(TokenLoss loss, const Options& options);
 
 // kInvalidArgument if the loss needs a missing array or ignores a given one.
 Status check_arrays(const TokenBatch& batch, TokenLoss loss);
+
+// The weights of labels in the mean of their document, [rows, seq]: the batch's weights (absent: 1) divided by the
+// document's sum of them; 0 for negative labels. kInvalidArgument for negative weights, and for documents in which all are 0.
+Result<std::vector<float>> mean_weights(const TokenBatch& batch);
 
 struct LossValue {
   double loss = 0;

@@ -12,34 +12,6 @@
 
 namespace tessera {
 
-Result<LossOptions> read_loss_options(TokenLoss loss, const Options& options) {
-  OptionReader reader(options, format("loss '{}'", name_of(loss)));
-  LossOptions read;
-  read.scale = reader.f64("scale", read.scale);
-  read.aux_scale = reader.f64("aux_scale", read.aux_scale);
-  if (loss == TokenLoss::kPpo || loss == TokenLoss::kCispo) {
-    read.clip_low = 1 - reader.f64("eps_low", 0.2, 0, 1);
-    read.clip_high = 1 + reader.f64("eps_high", 0.2, 0, 1e6);
-  }
-  TSR_RETURN_IF_ERROR(reader.finish());
-  return read;
-}
-
-Status check_arrays(const TokenBatch& batch, TokenLoss loss) {
-  const bool has_ratio =
-      loss == TokenLoss::kImportanceSampling || loss == TokenLoss::kPpo || loss == TokenLoss::kCispo;
-  for (const auto& [name, values] :
-       {std::pair("sampler_logprobs", batch.sampler_logprobs), {"advantages", batch.advantages}})
-    if (has_ratio && values == nullptr)
-      return Status(StatusCode::kInvalidArgument,
-                    format("loss '{}' needs the batch's {}, found none", name_of(loss), name));
-  if (batch.weights != nullptr && loss != TokenLoss::kCrossEntropy)
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("weights mean nothing to loss '{}': multiply what it is given by them", name_of(loss)));
-  return {};
-}
-
 void Trainer::find_gradient_states() {
   for (const PlannedEntry& entry : running_->record().entries)
     if (entry.name == kUpdateEntry)
@@ -157,10 +129,15 @@ Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const
   TSR_RETURN_IF_ERROR(feed_floats(entry, "weights", batch, part(batch.weights), 1));
   TSR_RETURN_IF_ERROR(feed_floats(entry, "sampler_logprobs", batch, part(batch.sampler_logprobs), 0));
   TSR_RETURN_IF_ERROR(feed_floats(entry, "advantages", batch, part(batch.advantages), 0));
+  if (running_->has_input(entry, "mean_weights")) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<float> weights, mean_weights(batch));
+    TSR_RETURN_IF_ERROR(feed_floats(entry, "mean_weights", batch, weights, 0));
+  }
   for (const auto& [input, value] : {std::pair("loss_scale", options.scale),
                                      {"aux_scale", options.aux_scale},
                                      {"clip_low", options.clip_low},
-                                     {"clip_high", options.clip_high}})
+                                     {"clip_high", options.clip_high},
+                                     {"dro_beta", options.beta}})
     TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, input, value));
   return {};
 }
@@ -223,14 +200,26 @@ Result<LossValue> Trainer::accumulate(std::string_view entry, const TokenBatch& 
   return value;
 }
 
+namespace {
+
+// The names of the losses that forward_backward computes.
+std::vector<std::string> names_of_losses() {
+  std::vector<std::string> names;
+  for (const TokenLoss loss : all_token_losses())
+    if (loss != TokenLoss::kGradient) names.emplace_back(name_of(loss));
+  return names;
+}
+
+}  // namespace
+
 Result<LossValue> Trainer::forward_backward(const TokenBatch& batch, std::string_view loss,
                                             const Options& options) {
   cancelled_ = false;
   const std::optional<TokenLoss> known = token_loss_from_name(loss);
   if (!known || *known == TokenLoss::kGradient)
     return Status(StatusCode::kInvalidArgument,
-                  format("loss is '{}', wanted one of cross_entropy, importance_sampling, ppo, cispo{}",
-                         std::string(loss.substr(0, 64)),
+                  format("loss is '{}', wanted one of {}{}", std::string(loss.substr(0, 64)),
+                         join(names_of_losses(), ", "),
                          known ? "; tsr_trainer_backward takes gradients of your own" : ""));
   const std::string entry = accumulation_entry(*known);
   TSR_RETURN_IF_ERROR(check_parts(entry));

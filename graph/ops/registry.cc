@@ -127,6 +127,7 @@ extern const OpDef kScaleChannels;
 extern const OpDef kScaleChannelsGradWeight;
 extern const OpDef kScaledMatmul;
 extern const OpDef kScaledMatmulWeightGrad;
+extern const OpDef kSegmentSum;
 extern const OpDef kSelectRow;
 extern const OpDef kSelectRows;
 extern const OpDef kSelectiveScan;
@@ -288,6 +289,7 @@ std::span<const OpDef* const> table() {
       &kScaleChannelsGradWeight,
       &kScaledMatmul,
       &kScaledMatmulWeightGrad,
+      &kSegmentSum,
       &kSelectRow,
       &kSelectRows,
       &kSelectiveScan,

@@ -18,10 +18,14 @@ constexpr std::pair<TokenLoss, std::string_view> kNames[] = {
     {TokenLoss::kImportanceSampling, "importance_sampling"},
     {TokenLoss::kPpo, "ppo"},
     {TokenLoss::kCispo, "cispo"},
+    {TokenLoss::kDro, "dro"},
+    {TokenLoss::kGspo, "gspo"},
     {TokenLoss::kGradient, "gradient"},
 };
-constexpr TokenLoss kAll[] = {TokenLoss::kCrossEntropy, TokenLoss::kImportanceSampling, TokenLoss::kPpo,
-                              TokenLoss::kCispo, TokenLoss::kGradient};
+constexpr TokenLoss kAll[] = {TokenLoss::kCrossEntropy, TokenLoss::kImportanceSampling,
+                              TokenLoss::kPpo,          TokenLoss::kCispo,
+                              TokenLoss::kDro,          TokenLoss::kGspo,
+                              TokenLoss::kGradient};
 
 constexpr std::string_view kConstantInput = "loss.constant.input";
 
@@ -38,6 +42,8 @@ class LossBuilder {
       case TokenLoss::kImportanceSampling: return add_importance_sampling();
       case TokenLoss::kPpo: return add_ppo();
       case TokenLoss::kCispo: return add_cispo();
+      case TokenLoss::kDro: return add_dro();
+      case TokenLoss::kGspo: return add_gspo();
     }
     return Status(StatusCode::kInternal, "a loss that does not exist");
   }
@@ -55,10 +61,14 @@ class LossBuilder {
     TSR_ASSIGN_OR_RETURN(const TensorId loss, graph_.add("neg", {p_}));
     return graph_.add("mul", {loss, weights});
   }
-  Status add_ratio() {
+  // p - q, and the advantages.
+  Result<TensorId> add_log_ratio() {
     TSR_ASSIGN_OR_RETURN(const TensorId sampler, input("sampler_logprobs"));
     TSR_ASSIGN_OR_RETURN(advantages_, input("advantages"));
-    TSR_ASSIGN_OR_RETURN(const TensorId difference, graph_.add("sub", {p_, sampler}));
+    return graph_.add("sub", {p_, sampler});
+  }
+  Status add_ratio() {
+    TSR_ASSIGN_OR_RETURN(const TensorId difference, add_log_ratio());
     TSR_ASSIGN_OR_RETURN(ratio_, graph_.add("exp", {difference}));
     return {};
   }
@@ -89,6 +99,9 @@ class LossBuilder {
   }
   Result<TensorId> add_ppo() {
     TSR_RETURN_IF_ERROR(add_ratio());
+    return add_clipped_gain();
+  }
+  Result<TensorId> add_clipped_gain() {
     TSR_ASSIGN_OR_RETURN(const TensorId clipped, clipped_ratio());
     TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {ratio_, advantages_}));
     TSR_ASSIGN_OR_RETURN(const TensorId bounded, graph_.add("mul", {clipped, advantages_}));
@@ -102,6 +115,34 @@ class LossBuilder {
     TSR_RETURN_IF_ERROR(graph_.rename(weight, std::string(kConstantOfLoss)));
     TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {p_, weight}));
     return graph_.add("neg", {gain});
+  }
+  Result<TensorId> add_dro() {
+    TSR_ASSIGN_OR_RETURN(const TensorId difference, add_log_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {p_, advantages_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId beta, spread("dro_beta"));
+    TSR_ASSIGN_OR_RETURN(const TensorId square, graph_.add("square", {difference}));
+    TSR_ASSIGN_OR_RETURN(const TensorId twice, graph_.add("mul", {square, beta}));
+    TSR_ASSIGN_OR_RETURN(const TensorId penalty, graph_.add("scale", {twice}, {{"factor", 0.5}}));
+    return graph_.add("sub", {penalty, gain});
+  }
+  // The sum over the document of each token.
+  Result<TensorId> document_sums(TensorId values) {
+    if (const auto segments = graph_.find_tensor("segments"))
+      return graph_.add("segment_sum", {values, *segments});
+    const std::vector<int64_t> tokens = {graph_.type(values).shape.rank() - 1};
+    TSR_ASSIGN_OR_RETURN(const TensorId sums, graph_.add("reduce_sum", {values}, {{"axes", tokens}}));
+    return graph_.add("broadcast", {sums, values}, {{"axes", tokens}});
+  }
+  Result<TensorId> add_gspo() {
+    TSR_ASSIGN_OR_RETURN(const TensorId difference, add_log_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId weights, input("mean_weights"));
+    TSR_ASSIGN_OR_RETURN(const TensorId weighted, graph_.add("mul", {difference, weights}));
+    TSR_ASSIGN_OR_RETURN(const TensorId mean, document_sums(weighted));
+    TSR_ASSIGN_OR_RETURN(const TensorId offset, graph_.add("sub", {mean, p_}));
+    TSR_RETURN_IF_ERROR(graph_.rename(offset, std::string(kConstantOfLoss)));
+    TSR_ASSIGN_OR_RETURN(const TensorId log_ratio, graph_.add("add", {offset, p_}));
+    TSR_ASSIGN_OR_RETURN(ratio_, graph_.add("exp", {log_ratio}));
+    return add_clipped_gain();
   }
 
   Graph& graph_;
@@ -121,6 +162,12 @@ std::optional<TokenLoss> token_loss_from_name(std::string_view name) {
 }
 
 std::span<const TokenLoss> all_token_losses() { return kAll; }
+
+bool has_ratio(TokenLoss loss) { return loss != TokenLoss::kCrossEntropy && loss != TokenLoss::kGradient; }
+
+bool has_clipping(TokenLoss loss) {
+  return loss == TokenLoss::kPpo || loss == TokenLoss::kCispo || loss == TokenLoss::kGspo;
+}
 
 Result<CrossEntropy> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels) {
   CrossEntropy made;

@@ -23,12 +23,21 @@ enum class TokenLoss : uint8_t {
   kImportanceSampling,  // -sum r A
   kPpo,                 // -sum min(r A, clip(r) A)
   kCispo,               // -sum clip(r) A p, with clip(r) A a constant
-  kGradient,            // sum g p, g input "gradients": the caller's gradient
+  // Direct reward optimization (Richemond et al., 2024, arXiv:2405.19107; by token as Tinker documents it):
+  // -sum (A p - beta / 2 (p - q)^2), input "dro_beta" []
+  kDro,
+  // GSPO-token (Zheng et al., Group Sequence Policy Optimization, 2025, arXiv:2507.18071, equation 13; summed as Tinker
+  // documents it): kPpo with r = exp(c + p), c the constant (sum w (p - q)) - p, w input "mean_weights", summed over the
+  // token's document: the value of the whole document's ratio, and the gradient of the token's own. Documents are those
+  // of input "segments", or rows where the graph has none.
+  kGspo,
+  kGradient,  // sum g p, g input "gradients": the caller's gradient
 };
-std::string_view name_of(
-    TokenLoss loss);  // "cross_entropy", "importance_sampling", "ppo", "cispo", "gradient"
+std::string_view name_of(TokenLoss loss);  // "cross_entropy", "importance_sampling", "ppo", ...
 std::optional<TokenLoss> token_loss_from_name(std::string_view name);
 std::span<const TokenLoss> all_token_losses();
+bool has_ratio(TokenLoss loss);     // compares p to q, and weighs tokens by A
+bool has_clipping(TokenLoss loss);  // reads clip_low and clip_high
 
 // Appends the loss to a language model: input "labels" i32[B, T] (-1: ignored), the
 // loss's own inputs, and "loss_scale" [], the factor on the sum over tokens. Outputs

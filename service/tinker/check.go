@@ -23,12 +23,15 @@ var lossInputs = map[string][]string{
 	ImportanceSampling: {"target_tokens", "logprobs", "advantages"},
 	PPO:                {"target_tokens", "logprobs", "advantages"},
 	CISPO:              {"target_tokens", "logprobs", "advantages"},
+	DRO:                {"target_tokens", "logprobs", "advantages"},
+	GSPO:               {"target_tokens", "logprobs", "sequence_ratio_mask", "advantages"},
 }
+
+// wantedLosses names them in errors.
+const wantedLosses = "cross_entropy, importance_sampling, ppo, cispo, dro or gspo"
 
 // refusedLosses are the losses of Tinker that are not here, and why.
 var refusedLosses = map[string]string{
-	"dro":              "the library has no such loss yet",
-	"gspo":             "the library has no such loss yet",
 	"stable_reinforce": "it needs records of the sampler that this service does not keep",
 	"custom":           "losses are not run here: forward_backward_custom of the SDK computes them on your side",
 }
@@ -37,17 +40,20 @@ var refusedLosses = map[string]string{
 func NewPass(data []Datum, loss Loss) (pass *Pass, targets []int, err error) {
 	if why, known := refusedLosses[loss.Name]; known {
 		return nil, nil, &inference.Error{Kind: inference.Invalid, Code: "unsupported_value", Param: "loss_fn",
-			Message: fmt.Sprintf("the loss %q is not supported: %s; wanted cross_entropy, importance_sampling, ppo or cispo", loss.Name, why)}
+			Message: fmt.Sprintf("the loss %q is not supported: %s; wanted %s", loss.Name, why, wantedLosses)}
 	}
 	inputs, known := lossInputs[loss.Name]
 	if !known {
-		return nil, nil, invalid("loss_fn", "found %q, wanted cross_entropy, importance_sampling, ppo or cispo", short(loss.Name))
+		return nil, nil, invalid("loss_fn", "found %q, wanted %s", short(loss.Name), wantedLosses)
 	}
 	if len(data) == 0 || len(data) > mostSequences {
 		return nil, nil, invalid("data", "found %d sequences, wanted 1 to %d", len(data), mostSequences)
 	}
-	pass = &Pass{Loss: loss.Name, EpsLow: 0.2, EpsHigh: 0.2}
-	if err := pass.clip(loss); err != nil {
+	pass = &Pass{Loss: loss.Name, EpsLow: 0.2, EpsHigh: 0.2, Beta: 0.05}
+	if pass.Loss == GSPO { // the ranges of its paper
+		pass.EpsLow, pass.EpsHigh = 3e-4, 4e-4
+	}
+	if err := pass.configure(loss); err != nil {
 		return nil, nil, err
 	}
 	for i := range data {
@@ -60,11 +66,15 @@ func NewPass(data []Datum, loss Loss) (pass *Pass, targets []int, err error) {
 	return pass, targets, nil
 }
 
-// clip reads the ends of the ratio's range.
-func (p *Pass) clip(loss Loss) error {
+// configure reads the ends of the ratio's range, and the factor of dro's penalty.
+func (p *Pass) configure(loss Loss) error {
+	clips := p.Clips()
 	for key, value := range loss.Config {
-		clips := loss.Name == PPO || loss.Name == CISPO
 		switch {
+		case loss.Name == DRO && key == "beta" && value >= 0 && value <= 1e6:
+			p.Beta = value
+		case loss.Name == DRO && key == "beta":
+			return invalid("loss_fn_config.beta", "found %v, wanted 0 to 1e6", value)
 		case clips && key == "clip_low_threshold" && value >= 0 && value <= 1:
 			p.EpsLow = 1 - value
 		case clips && key == "clip_high_threshold" && value >= 1 && value < math.MaxFloat32:
@@ -83,6 +93,10 @@ func (p *Pass) add(datum *Datum, inputs []string, where string) (targets int, er
 	count := len(datum.Tokens)
 	if count == 0 {
 		return 0, invalid(where+".model_input", "found no tokens, wanted at least one")
+	}
+	if ref, there := datum.Inputs["ref_logprobs"]; there && p.Loss == GSPO && datum.Inputs["logprobs"].Floats == nil {
+		datum.Inputs["logprobs"] = ref // its other name
+		delete(datum.Inputs, "ref_logprobs")
 	}
 	known := map[string]bool{}
 	for _, name := range inputs {
@@ -113,6 +127,11 @@ func (p *Pass) add(datum *Datum, inputs []string, where string) (targets int, er
 	if err != nil {
 		return 0, err
 	}
+	if mask := values["sequence_ratio_mask"]; p.Loss == GSPO {
+		if values["weights"] = marked(mask); values["weights"] == nil {
+			return 0, invalid(at+"sequence_ratio_mask", "found only zeros, wanted at least one token in the mean of the sequence's ratio")
+		}
+	}
 	for column := 0; column < targets; column++ {
 		made := Sequence{Tokens: datum.Tokens, Labels: make([]int32, count)}
 		for i := range made.Labels {
@@ -132,7 +151,7 @@ func (p *Pass) add(datum *Datum, inputs []string, where string) (targets int, er
 // valuesOf returns the inputs of a datum other than its labels, one value for each label.
 func valuesOf(datum *Datum, count int, at string) (map[string][]float32, error) {
 	values := map[string][]float32{}
-	for _, name := range []string{"weights", "logprobs", "advantages"} {
+	for _, name := range []string{"weights", "logprobs", "advantages", "sequence_ratio_mask"} {
 		given, there := datum.Inputs[name]
 		if !there {
 			continue
@@ -154,6 +173,21 @@ func valuesOf(datum *Datum, count int, at string) (map[string][]float32, error) 
 		values[name] = given.Floats
 	}
 	return values, nil
+}
+
+// marked is 1 where the mask is not 0; nil where it is 0 everywhere.
+func marked(mask []float32) (weights []float32) {
+	found := false
+	weights = make([]float32, len(mask))
+	for i, one := range mask {
+		if one != 0 {
+			weights[i], found = 1, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	return weights
 }
 
 func columnOf(values []float32, columns, column int) []float32 {

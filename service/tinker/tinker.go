@@ -32,25 +32,31 @@ type Loss struct {
 // Sequence is a checked datum: arrays are as many as tokens, or nil.
 type Sequence struct {
 	Tokens, Labels []int32
-	Weights        []float32
+	Weights        []float32 // in gspo: of the labels in the mean of the sequence's ratio
 	Logprobs       []float32 // of the labels when they were drawn
 	Advantages     []float32
 }
 
-// Losses and their clipping.
+// Losses.
 const (
 	CrossEntropy       = "cross_entropy"
 	ImportanceSampling = "importance_sampling"
 	PPO                = "ppo"
 	CISPO              = "cispo"
+	DRO                = "dro"
+	GSPO               = "gspo"
 )
 
 // Pass is a checked batch.
 type Pass struct {
 	Sequences       []Sequence
 	Loss            string
-	EpsLow, EpsHigh float64 // of ppo and cispo
+	EpsLow, EpsHigh float64 // of losses that clip
+	Beta            float64 // of dro
 }
+
+// Clips says whether the pass's loss clips ratios.
+func (p *Pass) Clips() bool { return p.Loss == PPO || p.Loss == CISPO || p.Loss == GSPO }
 
 // Tokens returns the number of tokens of a pass.
 func (p *Pass) Tokens() (count int64) {

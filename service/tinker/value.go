@@ -6,14 +6,28 @@ import "math"
 func (p *Pass) Value(logprobs [][]float32) (sum float64) {
 	for i := range p.Sequences {
 		one := &p.Sequences[i]
+		mean := 0.0
+		if p.Loss == GSPO {
+			mean = one.meanLogRatio(logprobs[i])
+		}
 		for t, value := range logprobs[i] {
-			sum += p.valueAt(one, t, float64(value))
+			sum += p.valueAt(one, t, float64(value), mean)
 		}
 	}
 	return sum
 }
 
-func (p *Pass) valueAt(one *Sequence, t int, logprob float64) float64 {
+// meanLogRatio is the log of the sequence's ratio: the mean over the tokens that its weights mark.
+func (s *Sequence) meanLogRatio(logprobs []float32) float64 {
+	sum, count := 0.0, 0.0
+	for t, value := range logprobs {
+		sum += float64(s.Weights[t]) * (float64(value) - float64(s.Logprobs[t]))
+		count += float64(s.Weights[t])
+	}
+	return sum / count
+}
+
+func (p *Pass) valueAt(one *Sequence, t int, logprob, mean float64) float64 {
 	if p.Loss == CrossEntropy {
 		weight := 1.0
 		if one.Weights != nil {
@@ -24,10 +38,17 @@ func (p *Pass) valueAt(one *Sequence, t int, logprob float64) float64 {
 		}
 		return -weight * logprob
 	}
-	ratio, advantage := math.Exp(logprob-float64(one.Logprobs[t])), float64(one.Advantages[t])
+	difference, advantage := logprob-float64(one.Logprobs[t]), float64(one.Advantages[t])
+	if p.Loss == DRO {
+		return p.Beta/2*difference*difference - advantage*logprob
+	}
+	if p.Loss == GSPO {
+		difference = mean
+	}
+	ratio := math.Exp(difference)
 	clipped := math.Min(math.Max(ratio, 1-p.EpsLow), 1+p.EpsHigh)
 	switch p.Loss {
-	case PPO:
+	case PPO, GSPO:
 		return -math.Min(ratio*advantage, clipped*advantage)
 	case CISPO:
 		return -clipped * advantage * logprob

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16";
 constexpr int64_t kSeq = 12;
-constexpr const char* kAllLosses = "cross_entropy,importance_sampling,ppo,cispo,gradient";
+constexpr const char* kAllLosses = "cross_entropy,importance_sampling,ppo,cispo,dro,gspo,gradient";
 
 // Rows of tokens, whose labels are the tokens that follow; some are without weight.
 struct Rows {
@@ -261,17 +261,27 @@ TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
   const Rows rows(3);
   struct Loss {
     const char* name;
-    std::function<double(double p, double q, double a, double p0)> of;  // p0: p where it is a constant
+    // p0: p where it is a constant; mean: the mean of p0 - q in the row.
+    std::function<double(double p, double q, double a, double p0, double mean)> of;
   };
   const auto clip = [](double r) { return std::min(std::max(r, 0.8), 1.2); };
   const Loss losses[] = {
-      {"importance_sampling", [](double p, double q, double a, double) { return -std::exp(p - q) * a; }},
+      {"importance_sampling",
+       [](double p, double q, double a, double, double) { return -std::exp(p - q) * a; }},
       {"ppo",
-       [&](double p, double q, double a, double) {
+       [&](double p, double q, double a, double, double) {
          const double r = std::exp(p - q);
          return -std::min(r * a, clip(r) * a);
        }},
-      {"cispo", [&](double p, double q, double a, double p0) { return -clip(std::exp(p0 - q)) * a * p; }},
+      {"cispo",
+       [&](double p, double q, double a, double p0, double) { return -clip(std::exp(p0 - q)) * a * p; }},
+      {"dro",
+       [](double p, double q, double a, double, double) { return 0.05 / 2 * (p - q) * (p - q) - a * p; }},
+      {"gspo",
+       [](double p, double, double a, double p0, double mean) {
+         const double r = std::exp(mean + p - p0);
+         return -std::min(r * a, std::min(std::max(r, 1 - 3e-4), 1 + 4e-4) * a);
+       }},
   };
   for (const auto& [layout, fused_loss] : {std::pair(Layout{}, "off"),
                                            {Layout{"cpu:2", "dp=2,zero=1"}, "off"},
@@ -288,14 +298,22 @@ TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
       const double found = parts.accumulate(rows, loss.name, 0.5, &logprobs);
       double sum = 0;
       std::vector<float> gradients(logprobs.size());
+      std::vector<double> means(static_cast<size_t>(rows.rows)), counts(means.size());
+      for (size_t i = 0; i < logprobs.size(); ++i) {
+        if (rows.labels[i] < 0) continue;
+        means[i / kSeq] += double{logprobs[i]} - rows.sampler[i];
+        counts[i / kSeq] += 1;
+      }
+      for (size_t row = 0; row < means.size(); ++row) means[row] /= counts[row];
       int clipped = 0;
       for (size_t i = 0; i < logprobs.size(); ++i) {
         if (rows.labels[i] < 0) continue;
         const double p = logprobs[i], q = rows.sampler[i], a = rows.advantages[i], h = 1e-6;
         clipped += std::exp(p - q) < 0.8 || std::exp(p - q) > 1.2;
-        sum += 0.5 * loss.of(p, q, a, p);
-        gradients[i] =
-            static_cast<float>(0.5 * (loss.of(p + h, q, a, p) - loss.of(p - h, q, a, p)) / (2 * h));
+        const double mean = means[i / kSeq];
+        sum += 0.5 * loss.of(p, q, a, p, mean);
+        gradients[i] = static_cast<float>(
+            0.5 * (loss.of(p + h, q, a, p, mean) - loss.of(p - h, q, a, p, mean)) / (2 * h));
       }
       CHECK(clipped > 3);
       CHECK(std::fabs(found - sum) < 1e-4);
@@ -309,6 +327,90 @@ TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
       expected.drop();
     }
   }
+}
+
+TEST_CASE("the ratio of gspo is its document's, over the labels that have weight") {
+  // Two documents in one row, of 7 and 5 tokens, and the same as two rows.
+  constexpr int64_t kFirst = 7;
+  const auto trainer = [](const Runtime& rt, int64_t segments) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(rt.get(), described(kModel).get(), nullptr,
+                       options({{"batch", 2},
+                                {"seq", kSeq},
+                                {"batch_segments", segments},
+                                {"losses", std::string("gspo")}})
+                           .get(),
+                       &made));
+    return Trainer(made);
+  };
+  const Runtime rt = runtime();
+  const Trainer packed = trainer(rt, 1), apart = trainer(rt, 0);
+  Rows rows(1);
+  std::vector<int32_t> segments(kSeq, 0), positions(kSeq);
+  std::vector<float> weights(kSeq);
+  for (size_t t = 0; t < kSeq; ++t) {
+    segments[t] = t < kFirst ? 0 : 1;
+    positions[t] = static_cast<int32_t>(t < kFirst ? t : t - kFirst);
+    weights[t] = positions[t] < 2 ? 0.0f : 1.0f;  // without the prompt's
+    rows.labels[t] = t + 1 == kFirst || t + 1 == kSeq ? -1 : rows.tokens[t + 1];
+  }
+  Rows two(2);
+  std::vector<float> two_weights(2 * kSeq);
+  for (size_t row = 0; row < 2; ++row)
+    for (size_t t = 0; t < kSeq; ++t) {
+      const size_t to = row * kSeq + t, from = row * kFirst + t;
+      const bool is_own = from < static_cast<size_t>(row == 0 ? kFirst : kSeq);
+      two.labels[to] = is_own ? rows.labels[from] : -1;
+      if (!is_own) continue;
+      two.tokens[to] = rows.tokens[from];
+      two.sampler[to] = rows.sampler[from];
+      two.advantages[to] = rows.advantages[from];
+      two_weights[to] = weights[from];
+    }
+  tsr_batch one_row = rows.batch(), two_rows = two.batch();
+  one_row.segments = segments.data();
+  one_row.positions = positions.data();
+  one_row.weights = weights.data();
+  two_rows.weights = two_weights.data();
+  const auto run = [](const Trainer& on, const tsr_batch& batch, std::vector<float>& logprobs) {
+    double value = 0;
+    size_t count = 0;
+    ok(tsr_trainer_forward_backward(on.get(), &batch, "gspo", options({{"eps_low", 0.1}, {"eps_high", 0.3}}).get(),
+                                    &value, logprobs.data(), logprobs.size(), &count));
+    return value;
+  };
+  std::vector<float> logprobs(kSeq), others(2 * kSeq);
+  const double found = run(packed, one_row, logprobs), expected = run(apart, two_rows, others);
+  double sum = 0;
+  for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, kFirst}, {kFirst, kSeq}}) {
+    double mean = 0, count = 0;
+    for (size_t t = begin; t < end; ++t) {
+      if (rows.labels[t] < 0) continue;
+      mean += weights[t] * (double{logprobs[t]} - rows.sampler[t]);
+      count += weights[t];
+    }
+    const double ratio = std::exp(mean / count), clipped = std::min(std::max(ratio, 0.9), 1.3);
+    for (size_t t = begin; t < end; ++t)
+      if (rows.labels[t] >= 0)
+        sum -= std::min(ratio * rows.advantages[t], clipped * rows.advantages[t]);
+  }
+  CHECK(std::fabs(found - sum) < 1e-5);  // f32 sums of 10 numbers of about 1
+  CHECK(std::fabs(found - expected) < 1e-5);
+  for (const char* name : kSome) {
+    const std::string gradient = std::string(name) + ".grad";
+    CHECK(largest_difference(parameter(packed, gradient.c_str()), parameter(apart, gradient.c_str())) < 1e-5);
+  }
+  for (float& weight : weights) weight = 0;
+  const auto refused = [&](const char* part) {
+    const Error error = take(tsr_trainer_forward_backward(packed.get(), &one_row, "gspo", nullptr, nullptr,
+                                                          nullptr, 0, nullptr));
+    INFO(error.message);
+    CHECK(error.code == TSR_INVALID_ARGUMENT);
+    CHECK(error.message.find(part) != std::string::npos);
+  };
+  refused("row 0, document 0");
+  weights[3] = -1;
+  refused("-1 in row 0, token 3: wanted 0 or more");
 }
 
 TEST_CASE("gradients of log probabilities become those of parameters, as finite differences say") {
@@ -364,7 +466,7 @@ TEST_CASE("the arena of steps in parts is as large as predicted") {
     const std::vector<float> given = noise(rows.tokens.size(), 7);
     for (int i = 0; i < 2; ++i) {
       parts.whole(rows);
-      for (const char* loss : {"cross_entropy", "importance_sampling", "ppo", "cispo"})
+      for (const char* loss : {"cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo"})
         parts.accumulate(rows, loss, 0.1);
       parts.backward(rows, given);
       parts.update();

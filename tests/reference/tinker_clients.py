@@ -86,12 +86,21 @@ def check_losses(client, tokens):
         found = client.forward_backward(data, loss).result().metrics["loss:sum"]
         wanted = -known.sum() if loss == "cispo" else -float(count)
         check(f"{loss} of its own samples", abs(found - wanted) < 1e-3 * count, found)
-    for loss in ("dro", "gspo"):
-        try:
-            client.forward_backward([datum_of(tokens, logprobs=known, advantages=np.ones(count))], loss).result()
-            check(f"{loss} is refused", False)
-        except Exception as error:
-            check(f"{loss} is refused by name", loss in str(error), str(error)[:110])
+    drawn, advantages = known - 0.1 * np.cos(np.arange(count)), np.sin(np.arange(count))
+    data = [datum_of(tokens, logprobs=drawn, advantages=advantages)]
+    found = client.forward_backward(data, "dro", {"beta": 0.3}).result().metrics["loss:sum"]
+    wanted = (0.15 * (known - drawn) ** 2 - known * advantages).sum()
+    check("dro is its formula", abs(found - wanted) < 1e-3 * count, found)
+    mask = np.arange(count) >= 3
+    data = [datum_of(tokens, logprobs=drawn, advantages=advantages, sequence_ratio_mask=mask)]
+    found = client.forward_backward(data, "gspo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}).result().metrics["loss:sum"]
+    wanted = -np.exp((known - drawn)[mask].mean()) * advantages.sum()
+    check("gspo is its formula", abs(found - wanted) < 1e-3 * count, found)
+    try:
+        client.forward_backward([datum_of(tokens, logprobs=known, advantages=np.ones(count))], "stable_reinforce").result()
+        check("stable_reinforce is refused", False)
+    except Exception as error:
+        check("stable_reinforce is refused by name", "stable_reinforce" in str(error), str(error)[:110])
 
 
 def check_many(client, tokens):

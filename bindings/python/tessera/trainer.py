@@ -125,7 +125,8 @@ class Trainer(Handle):
         return items
 
     def forward_backward(self, batch: Batch, loss: str = "cross_entropy", **options: Any) -> Loss:
-        """Adds the gradients of a loss: cross_entropy, importance_sampling, ppo or cispo; options scale, eps_low, eps_high."""
+        """Adds the gradients of a loss: cross_entropy, importance_sampling, ppo, cispo, dro or gspo; options scale, eps_low,
+        eps_high, beta."""
         items = array.array("f", bytes(4 * batch.count))
         name = arguments.text("loss", loss, nul=False)
         with self._pointer as c, Options(options) as o:

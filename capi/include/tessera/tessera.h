@@ -1600,8 +1600,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        probabilities are computed once, on these devices, and lie in the dataset's cache, where that
  *                        has one, for the next run
  *   losses         str   what tsr_trainer_forward_backward and tsr_trainer_backward may compute, comma-separated:
- *                        cross_entropy, importance_sampling, ppo, cispo, gradient (default "": steps are whole, and
- *                        no memory is held for their parts). Without a dataset the model is a language model all the
+ *                        cross_entropy, importance_sampling, ppo, cispo, dro, gspo, gradient (default "": steps are
+ *                        whole, and no memory is held for their parts). Without a dataset the model is a language model all the
  *                        same, and tsr_trainer_step wants its inputs fed
  *   batch_segments i64   1: a row of tsr_batch may hold several documents (default 0)
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
@@ -1703,9 +1703,9 @@ typedef struct tsr_batch {
   const int32_t* labels;
   const int32_t* positions;       /* NULL: 0, 1, ... in each row */
   const int32_t* segments;        /* number of the document, with option batch_segments; NULL: one a row */
-  const float* weights;           /* of tokens in the loss cross_entropy; NULL: 1 */
-  const float* sampler_logprobs;  /* of labels when they were drawn: for ratios */
-  const float* advantages;        /* of labels: for importance_sampling, ppo and cispo */
+  const float* weights;           /* of tokens in cross_entropy, and in the mean of gspo; NULL: 1 */
+  const float* sampler_logprobs;  /* of labels when they were drawn: for all losses except cross_entropy */
+  const float* advantages;        /* of labels: for the same losses */
 } tsr_batch;
 
 /* Log probabilities of the labels, f32 [rows, seq], 0 where a label is negative; without dropout. "Arrays out": the
@@ -1722,9 +1722,13 @@ TSR_API tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* b
  *   importance_sampling  -sum r A
  *   ppo                  -sum min(r A, clip(r) A)
  *   cispo                -sum clip(r) A p, clip(r) a constant
+ *   dro                  -sum (A p - beta / 2 (p - q)^2): direct reward optimization (arXiv:2405.19107), by token
+ *   gspo                 ppo with the ratio of the token's document, exp(mean of p - q), as the value of r, whose gradient
+ *                        is that of the token's own (GSPO-token, arXiv:2507.18071). A document is a row, or its tokens
+ *                        of one segment. The mean weighs labels by weights, of which a document has some above 0
  * Options: scale f64, what the sum is multiplied by (default 1: sums, so that accumulations add up to the sum over all
- * their batches; 1 / labels for a mean); eps_low, eps_high f64 of ppo and cispo (0.2); aux_scale f64, the same for a
- * model's own auxiliary loss, a mean over the batch's rows (1). TSR_FAILED_PRECONDITION for a loss that is not among
+ * their batches; 1 / labels for a mean); eps_low, eps_high f64 of ppo, cispo (0.2) and gspo (3e-4 and 4e-4, the paper's);
+ * beta f64 of dro (0.05); aux_scale f64, the same as scale for a model's own auxiliary loss, a mean over the batch's rows (1). TSR_FAILED_PRECONDITION for a loss that is not among
  * the option losses.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr_batch* batch, const char* loss,

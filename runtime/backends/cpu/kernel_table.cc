@@ -2,6 +2,7 @@
 #include "runtime/backends/cpu/kernels/log_functions.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 #include "runtime/backends/cpu/kernels/recurrent_kernels.h"
+#include "runtime/backends/cpu/kernels/segment_sum.h"
 
 namespace tessera::cpu {
 
@@ -191,6 +192,7 @@ constexpr KernelEntry kKernels[] = {
     {"scaled_matmul", "reference", prepare_scaled_matmul},
     {"scaled_matmul_weight_grad", "widened", prepare_scaled_matmul_weight_grad_widened},
     {"scaled_matmul_weight_grad", "reference", prepare_scaled_matmul_weight_grad},
+    {"segment_sum", "reference", prepare_segment_sum},
     {"select_row", "reference", prepare_select_row},
     {"select_rows", "reference", prepare_select_rows},
     {"selective_scan", "simd", prepare_selective_scan_simd},

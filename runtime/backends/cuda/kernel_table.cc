@@ -2,6 +2,7 @@
 #include "runtime/backends/cuda/kernels/log_functions.h"
 #include "runtime/backends/cuda/kernels/optimizer_kernels.h"
 #include "runtime/backends/cuda/kernels/recurrent_kernels.h"
+#include "runtime/backends/cuda/kernels/segment_sum.h"
 
 namespace tessera::cuda {
 
@@ -168,6 +169,7 @@ constexpr KernelEntry kKernels[] = {
     {"scaled_matmul", "reference", prepare_scaled_matmul},
     {"scaled_matmul_weight_grad", "cublaslt", prepare_scaled_matmul_weight_grad_lt, true},
     {"scaled_matmul_weight_grad", "reference", prepare_scaled_matmul_weight_grad},
+    {"segment_sum", "reference", prepare_segment_sum},
     {"select_row", "reference", prepare_select_row},
     {"select_rows", "reference", prepare_select_rows},
     {"selective_scan", "reference", prepare_selective_scan},

@@ -144,7 +144,7 @@ var conversation = [][2]string{
 	{"/forward", `{"model_id":"S:train:0","seq_id":1,"forward_input":{"data":[` + datum + `],"loss_fn":"cross_entropy"}}`},
 	{"/forward_backward", `{"model_id":"S:train:0","seq_id":2,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"cross_entropy"}}`},
 	{"/forward_backward", `{"model_id":"S:train:0","seq_id":2,"forward_backward_input":{"data":[],"loss_fn":"cross_entropy"}}`},
-	{"/forward_backward", `{"model_id":"S:train:0","seq_id":3,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"dro"}}`},
+	{"/forward_backward", `{"model_id":"S:train:0","seq_id":3,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"stable_reinforce"}}`},
 	{"/forward_backward", `{"model_id":"S:train:0","seq_id":4,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"ppo","loss_fn_config":{"clip_low_threshold":0.8}}}`},
 	{"/forward_backward", `{"model_id":"S:train:0","seq_id":5,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"cross_entropy","loss_fn_config":{"beta":1}}}`},
 	{"/forward_backward", `{"model_id":"S:train:0","seq_id":-1,"forward_backward_input":{"data":[` + datum + `],"loss_fn":"cross_entropy"}}`},

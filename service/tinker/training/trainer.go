@@ -35,7 +35,7 @@ type origin struct {
 }
 
 // losses are those that the plan has place for.
-const losses = "cross_entropy,importance_sampling,ppo,cispo"
+const losses = "cross_entropy,importance_sampling,ppo,cispo,dro,gspo"
 
 func (t *trainer) options() tessera.Options {
 	options := tessera.Options{"devices": t.trainers.config.Devices, "batch": 1, "seq": t.base.Context, "batch_segments": 1, "losses": losses,
@@ -136,8 +136,11 @@ func (t *trainer) ForwardBackward(ctx context.Context, pass *tinker.Pass) (float
 
 func (t *trainer) accumulate(ctx context.Context, pass *tinker.Pass) (float64, [][]float32, error) {
 	options := tessera.Options{}
-	if pass.Loss == tinker.PPO || pass.Loss == tinker.CISPO {
+	if pass.Clips() {
 		options["eps_low"], options["eps_high"] = pass.EpsLow, pass.EpsHigh
+	}
+	if pass.Loss == tinker.DRO {
+		options["beta"] = pass.Beta
 	}
 	return t.rows(pass, func(batch tessera.Batch) (float64, []float32, error) {
 		value, values, err := t.library.ForwardBackward(ctx, batch, pass.Loss, options)

@@ -233,6 +233,28 @@ func TestTheHeadGetsAdaptersWhereItHasItsOwn(t *testing.T) {
 	}
 }
 
+func TestLossesAreTheValuesOfTheirLogProbabilities(t *testing.T) {
+	one := newTrainers(t).trainer(t)
+	for _, loss := range []string{tinker.ImportanceSampling, tinker.PPO, tinker.CISPO, tinker.DRO, tinker.GSPO} {
+		pass := passOf(loss, 1)
+		pass.Beta = 0.3
+		for i := range pass.Sequences {
+			sequence := &pass.Sequences[i]
+			for number := range sequence.Tokens {
+				sequence.Logprobs = append(sequence.Logprobs, -4.5+0.1*float32(number%5))
+				sequence.Advantages = append(sequence.Advantages, float32(number%7)-3)
+			}
+			if loss != tinker.GSPO {
+				sequence.Weights = nil
+			}
+		}
+		found, logprobs, err := one.ForwardBackward(context.Background(), pass)
+		if wanted := pass.Value(logprobs); err != nil || math.Abs(found-wanted) > 1e-4*math.Max(1, math.Abs(wanted)) { // sums of f32
+			t.Fatalf("%s is %v, wanted %v (%v)", loss, found, wanted, err)
+		}
+	}
+}
+
 func TestSequencesThatAreTooLongAreRefused(t *testing.T) {
 	one := newTrainers(t).trainer(t)
 	pass := passOf(tinker.CrossEntropy, 1)

@@ -136,8 +136,8 @@ public final class Trainer extends Handle {
   }
 
   /**
-   * Adds the gradients of a loss: cross_entropy, importance_sampling, ppo or cispo. options may be null: scale, eps_low,
-   * eps_high.
+   * Adds the gradients of a loss: cross_entropy, importance_sampling, ppo, cispo, dro or gspo. options may be null: scale,
+   * eps_low, eps_high, beta.
    */
   public Loss forwardBackward(Batch batch, String loss, Map<String, ?> options) {
     Native.required("batch", batch);
