@@ -100,7 +100,8 @@ func (t *Trainer) Backward(ctx context.Context, b Batch, gradients []float32) er
 	})
 }
 
-// OptimizerStep updates from the gradients added up since the last update. Options: lr.
+// OptimizerStep updates from the gradients added up since the last update. Options, of this step alone: lr, clip_norm, and the
+// settings of the optimizer (beta1, beta2, eps, weight_decay, momentum).
 func (t *Trainer) OptimizerStep(ctx context.Context, options Options) (Step, error) {
 	out := raw.NewTsr_step()
 	defer raw.DeleteTsr_step(out)

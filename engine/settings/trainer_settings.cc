@@ -85,6 +85,7 @@ void read_losses(OptionReader& reader, TrainerSettings& settings) {
     }
     if (std::ranges::find(settings.losses, *loss) == settings.losses.end()) settings.losses.push_back(*loss);
   }
+  settings.step.step_settings = !settings.losses.empty();
   if (settings.evaluate_only && !settings.losses.empty())
     reader.fail(
         Status(StatusCode::kInvalidArgument,

@@ -303,7 +303,7 @@ Result<StepInfo> Trainer::run_step() {
   }
   std::string_view last = kTrainEntry;
   if (settings_.accumulate == 1) {
-    TSR_RETURN_IF_ERROR(feed_update(kTrainEntry, info));
+    TSR_RETURN_IF_ERROR(feed_update(kTrainEntry, info, planned_update(settings_.step)));
     TSR_RETURN_IF_ERROR(run_batches(info, kTrainEntry, 1, weight));
   } else {
     if (Status made = run_batches(info, kAccumulateEntry, settings_.accumulate, weight); !made.ok()) {
@@ -311,7 +311,7 @@ Result<StepInfo> Trainer::run_step() {
       return made;
     }
     last = kUpdateEntry;
-    TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
+    TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info, planned_update(settings_.step)));
     TSR_RETURN_IF_ERROR(feed_seed(kUpdateEntry, static_cast<uint64_t>(position_)));
     TSR_RETURN_IF_ERROR(running_->run(kUpdateEntry));
   }

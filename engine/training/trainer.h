@@ -24,6 +24,7 @@
 #include "engine/program/program_runner.h"
 #include "engine/program/trained_weights.h"
 #include "engine/settings/trainer_settings.h"
+#include "engine/settings/update_settings.h"
 #include "engine/training/checkpoint_snapshot.h"
 #include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
@@ -161,7 +162,7 @@ class Trainer final : public WeightOwner {
                      std::span<const float> values, double otherwise);
   Status feed_loss(std::string_view entry, const TokenBatch& batch, const LossOptions& options);
   Status feed_seed(std::string_view entry, uint64_t number);
-  Status feed_update(std::string_view entry, const StepInfo& info);
+  Status feed_update(std::string_view entry, const StepInfo& info, const UpdateSettings& settings);
   Status run_part(std::string_view entry);
   Result<LossValue> accumulate(std::string_view entry, const TokenBatch& batch);
   Result<std::vector<float>> fetch_logprobs(std::string_view entry, const TokenBatch& batch);

@@ -148,10 +148,14 @@ Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
   return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
 }
 
-// Feeds the step number and the learning rate. A non-finite loss makes the norm non-finite, so nothing is written.
-Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
+// Feeds the step number, the learning rate and the optimizer's settings, as far as the entry reads them. A non-finite loss
+// makes the norm non-finite, so nothing is written.
+Status Trainer::feed_update(std::string_view entry, const StepInfo& info, const UpdateSettings& settings) {
   const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
   if (entry == kUpdateEntry) TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
+  for (const auto& [name, value] : settings.values)
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, step_setting_input(name),
+                                              name == "clip_norm" ? norm_bound(value) : value));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "lr", info.lr));
   return running_->feed_scalar(entry, "step", static_cast<double>(info.step));
 }
@@ -252,6 +256,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   StepInfo info;
   info.step = step_ + 1;
   info.lr = reader.f64("lr", lr_.value_or(settings_.rate.at(info.step)), 0, 1e6);
+  const UpdateSettings update_settings = read_update(reader, settings_.step);
   TSR_RETURN_IF_ERROR(reader.finish());
   if (accumulated_ == 0)
     return Status(StatusCode::kFailedPrecondition,
@@ -265,7 +270,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
                          batches));
   }
   info.loss = accumulated_loss_;
-  TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
+  TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info, update_settings));
   const int64_t parts = std::exchange(accumulated_, 0);
   accumulated_loss_ = 0;
   accumulated_labels_ = 0;

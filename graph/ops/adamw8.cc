@@ -9,7 +9,7 @@ namespace tessera {
 
 using namespace ops;
 
-//   p, g [..., N], m, v u8 [..., N], ma, va [..., N / block], lr, step, gscale [] -> p, m, v, ma, va
+//   p, g [..., N], m, v u8 [..., N], ma, va [..., N / block], lr, step, gscale [], settings f64 [] optional -> p, m, v, ma, va
 //   as adamw_update with the moments before and after the step rounded; the step itself uses them before rounding
 namespace {
 namespace adamw8 {
@@ -21,12 +21,24 @@ const AttrSpec kAttrs[] = {
     {"eps", AttrType::kF64, AttrValue(1e-8), "added to the root of the second moment"},
     {"weight_decay", AttrType::kF64, AttrValue(0.01), "decoupled; times lr"},
     {"lr_scale", AttrType::kF64, AttrValue(1.0), "factor on lr, of this parameter"},
+    {.name = "fixed_decay",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{0}),
+     .meaning = "1: weight_decay is this parameter's own in every step",
+     .is_late = true},
     {"salt", AttrType::kI64, AttrValue(int64_t{0}), "different for every parameter of a graph"},
 };
 constexpr int kInPlace[] = {0, 2, 3, 4, 5};
 
 Inferred infer_update(std::string_view op, Types in, Attrs attrs, bool stochastic) {
-  TSR_RETURN_IF_ERROR(check_count(op, in, stochastic ? 10 : 9));
+  constexpr int kFirst = 9, kSettings = 4;
+  const int without = kFirst + (stochastic ? 1 : 0), given = static_cast<int>(in.size());
+  const bool by_step = given > without;
+  TSR_RETURN_IF_ERROR(check_count(op, in, without + (by_step ? kSettings : 0)));
+  for (int i = kFirst; by_step && i < kFirst + kSettings; ++i) {
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, i, "setting", DType::kF64));
+    TSR_RETURN_IF_ERROR(check_shape(op, in, i, "setting", Shape{}));
+  }
   TSR_RETURN_IF_ERROR(check_float(op, in, 0, "parameter"));
   TSR_RETURN_IF_ERROR(check_float(op, in, 1, "gradient"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, 0, "parameter", 1));
@@ -34,8 +46,8 @@ Inferred infer_update(std::string_view op, Types in, Attrs attrs, bool stochasti
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 1, "gradient", statistics_dtype(in[1].dtype)));
     TSR_RETURN_IF_ERROR(check_same_shape(op, in, 0, 1));
-    TSR_RETURN_IF_ERROR(check_dtype(op, in, 9, "seed", DType::kI64));
-    TSR_RETURN_IF_ERROR(check_shape(op, in, 9, "seed", Shape{}));
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, given - 1, "seed", DType::kI64));
+    TSR_RETURN_IF_ERROR(check_shape(op, in, given - 1, "seed", Shape{}));
   } else {
     TSR_RETURN_IF_ERROR(check_same_type(op, in, 0, 1));
   }
@@ -59,6 +71,7 @@ Inferred infer_update(std::string_view op, Types in, Attrs attrs, bool stochasti
     TSR_RETURN_IF_ERROR(check_dtype(op, in, i, "scalar", wide));
     TSR_RETURN_IF_ERROR(check_shape(op, in, i, "scalar", Shape{}));
   }
+  TSR_RETURN_IF_ERROR(check_flag(op, attrs, "fixed_decay"));
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta1", 0, 1));
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta2", 0, 1));
   for (const char* name : {"eps", "weight_decay", "lr_scale"})
@@ -90,7 +103,7 @@ extern const OpDef kAdamw8Update = {
     .stochastic_op = "adamw8_update_stochastic",
 };
 
-// p bf16, g, m, v, ma, va, lr, step, gscale, seed i64 -> p, m, v, ma, va
+// p bf16, g, m, v, ma, va, lr, step, gscale, settings optional, seed i64 -> p, m, v, ma, va
 extern const OpDef kAdamw8UpdateStochastic = {
     .name = "adamw8_update_stochastic",
     .attrs = adamw8::kAttrs,

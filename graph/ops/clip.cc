@@ -39,17 +39,31 @@ extern const OpDef kSumSquares = {
     .algebra = Algebra::kSumOfSquares,
 };
 
-// --- clip_scale(s, loss_scale): norm = sqrt(s) / loss_scale, scale = min(1, max_norm / (norm + 1e-6)) /
+// --- clip_scale(s, loss_scale, max_norm): norm = sqrt(s) / loss_scale, scale = min(1, max_norm / (norm + 1e-6)) /
 // loss_scale
 //     s [], loss_scale [] optional (else 1): what the gradients were multiplied by -> scale [], norm []
+//     max_norm f64 [], with attribute by_step = 1: of one step, in place of the attribute
 //     A norm that is not finite makes the scale 0, which the optimizers take as "leave everything as it is".
 
 namespace {
 const AttrSpec kClipAttrs[] = {
     {"max_norm", AttrType::kF64, std::nullopt, "norm above which gradients are scaled down to it"},
+    {.name = "by_step",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{0}),
+     .meaning = "1: the last operand is max_norm",
+     .is_late = true},
 };
 
 Inferred clip_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_flag("clip_scale", attrs, "by_step"));
+  if (attr_i64(attrs, "by_step") == 1) {
+    TSR_RETURN_IF_ERROR(check_count("clip_scale", in, 2, 3));
+    const int last = static_cast<int>(in.size()) - 1;
+    TSR_RETURN_IF_ERROR(check_dtype("clip_scale", in, last, "max_norm", DType::kF64));
+    TSR_RETURN_IF_ERROR(check_shape("clip_scale", in, last, "max_norm", Shape{}));
+    in = in.first(static_cast<size_t>(last));
+  }
   TSR_RETURN_IF_ERROR(check_count("clip_scale", in, 1, 2));
   TSR_RETURN_IF_ERROR(check_float("clip_scale", in, 0, "sum of squares"));
   TSR_RETURN_IF_ERROR(check_shape("clip_scale", in, 0, "sum of squares", Shape{}));

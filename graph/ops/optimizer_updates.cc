@@ -1,6 +1,8 @@
 // Updates: one optimizer step of one parameter. Element-wise, so any sharding of parameter and state is valid
 // (ZeRO).
 //   lr (times the attribute lr_scale), step, gscale are scalars (f64 in an f64 graph, else f32), as are the elements of the state tensors.
+//   Settings of one step, f64 [] each in the order of the attributes, may follow gscale: all or none. They take the place of
+//   the attributes of the same names, except weight_decay where fixed_decay is 1. In f64 they have the bits of attributes.
 //   gscale, when given, multiplies the gradient. gscale = 0 leaves parameter and state exactly as they are,
 //   so that a step whose gradient is not finite changes nothing. Stochastic updates keep a bf16 parameter
 //   without a wider copy. The new value (in the type of gradient and state, then f32) is between two
@@ -17,9 +19,24 @@ namespace tessera {
 using namespace ops;
 
 namespace {
-// Checks p, g of one float type; `states` tensors after them of p's shape; then scalars.
-Status check_update(std::string_view op, Types in, int states, int scalars) {
-  TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars, 2 + states + scalars + 1));
+// Checks the settings of one step from operand `first` on.
+Status check_settings(std::string_view op, Types in, int first, int settings) {
+  for (int i = first; i < first + settings; ++i) {
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, i, "setting", DType::kF64));
+    TSR_RETURN_IF_ERROR(check_shape(op, in, i, "setting", Shape{}));
+  }
+  return {};
+}
+
+// Checks p, g of one float type; `states` tensors after them of p's shape; then scalars, then settings of the step.
+Status check_update(std::string_view op, Types in, int states, int scalars, int settings) {
+  const int first = 2 + states + scalars + 1;  // setting
+  if (static_cast<int>(in.size()) > first) {
+    TSR_RETURN_IF_ERROR(check_count(op, in, first + settings));
+    TSR_RETURN_IF_ERROR(check_settings(op, in, first, settings));
+    in = in.first(static_cast<size_t>(first));
+  }
+  TSR_RETURN_IF_ERROR(check_count(op, in, first - 1, first));
   TSR_RETURN_IF_ERROR(check_float(op, in, 0, "parameter"));
   TSR_RETURN_IF_ERROR(check_same_type(op, in, 0, 1));
   const DType wide = statistics_dtype(in[0].dtype);
@@ -31,13 +48,17 @@ Status check_update(std::string_view op, Types in, int states, int scalars) {
   return {};
 }
 
-// Checks p bf16, g of another float type; `states` tensors after them as g; then scalars as g, and the seed.
-Status check_stochastic(std::string_view op, Types in, int states, int scalars) {
-  TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars + 2));
+// Checks p bf16, g of another float type; `states` tensors after them as g; then scalars as g, settings of the step,
+// and the seed.
+Status check_stochastic(std::string_view op, Types in, int states, int scalars, int settings) {
+  const int first = 2 + states + scalars + 1;  // setting, or the seed
+  const bool by_step = static_cast<int>(in.size()) > first + 1;
+  TSR_RETURN_IF_ERROR(check_count(op, in, first + (by_step ? settings : 0) + 1));
+  if (by_step) TSR_RETURN_IF_ERROR(check_settings(op, in, first, settings));
   TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
   TSR_RETURN_IF_ERROR(check_dtype(op, in, 1, "gradient", statistics_dtype(in[1].dtype)));
   const int seed = static_cast<int>(in.size()) - 1;
-  for (int i = 1; i < seed; ++i) {
+  for (int i = 1; i < first; ++i) {
     const bool whole = i < 2 + states;
     const std::string_view name = i == 1 ? "gradient" : whole ? "state" : "scalar";
     TSR_RETURN_IF_ERROR(check_dtype(op, in, i, name, in[1].dtype));
@@ -53,15 +74,21 @@ const AttrSpec kLrScale = {.name = "lr_scale",
                            .default_value = AttrValue(1.0),
                            .meaning = "factor on lr, of this parameter",
                            .is_late = true};
+const AttrSpec kFixedDecay = {.name = "fixed_decay",
+                              .type = AttrType::kI64,
+                              .default_value = AttrValue(int64_t{0}),
+                              .meaning = "1: weight_decay is this parameter's own in every step",
+                              .is_late = true};
 
 Status check_group(std::string_view op, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_flag(op, attrs, "fixed_decay"));
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
   return check_range(op, attrs, "lr_scale", 0, kUnbounded);
 }
 }  // namespace
 
 // --- adamw_update (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019)
-//   p, g, m, v, lr, step (1 for the first), gscale optional -> p, m, v
+//   p, g, m, v, lr, step (1 for the first), gscale optional, settings optional -> p, m, v
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p)
 
@@ -73,6 +100,7 @@ const AttrSpec kAdamwAttrs[] = {
     {"eps", AttrType::kF64, AttrValue(1e-8), "added to the root of the second moment"},
     {"weight_decay", AttrType::kF64, AttrValue(0.01), "decoupled; times lr"},
     kLrScale,
+    kFixedDecay,
     kSalt,
 };
 
@@ -84,11 +112,11 @@ Inferred adamw_types(std::string_view op, Types in, Attrs attrs) {
   return std::vector<TensorType>{in[0], in[2], in[3]};
 }
 Inferred adamw_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_update("adamw_update", in, 2, 2));
+  TSR_RETURN_IF_ERROR(check_update("adamw_update", in, 2, 2, 4));
   return adamw_types("adamw_update", in, attrs);
 }
 Inferred adamw_stochastic_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_stochastic("adamw_update_stochastic", in, 2, 2));
+  TSR_RETURN_IF_ERROR(check_stochastic("adamw_update_stochastic", in, 2, 2, 4));
   return adamw_types("adamw_update_stochastic", in, attrs);
 }
 
@@ -106,7 +134,7 @@ extern const OpDef kAdamwUpdate = {
     .stochastic_op = "adamw_update_stochastic",
 };
 
-// p bf16, g, m, v, lr, step, gscale, seed i64 -> p, m, v
+// p bf16, g, m, v, lr, step, gscale, settings optional, seed i64 -> p, m, v
 extern const OpDef kAdamwUpdateStochastic = {
     .name = "adamw_update_stochastic",
     .attrs = kAdamwAttrs,
@@ -118,7 +146,7 @@ extern const OpDef kAdamwUpdateStochastic = {
 };
 
 // --- sgd_update
-//   p, g, buf, lr, gscale optional -> p, buf
+//   p, g, buf, lr, gscale optional, settings optional -> p, buf
 //   buf = momentum buf + g + weight_decay p,  p = p - lr buf
 
 namespace {
@@ -127,6 +155,7 @@ const AttrSpec kSgdAttrs[] = {
     {"momentum", AttrType::kF64, AttrValue(0.9), "share of the last step kept"},
     {"weight_decay", AttrType::kF64, AttrValue(0.0), "added to the gradient, times the parameter"},
     kLrScale,
+    kFixedDecay,
     kSalt,
 };
 
@@ -136,11 +165,11 @@ Inferred sgd_types(std::string_view op, Types in, Attrs attrs) {
   return std::vector<TensorType>{in[0], in[2]};
 }
 Inferred sgd_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_update("sgd_update", in, 1, 1));
+  TSR_RETURN_IF_ERROR(check_update("sgd_update", in, 1, 1, 2));
   return sgd_types("sgd_update", in, attrs);
 }
 Inferred sgd_stochastic_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_stochastic("sgd_update_stochastic", in, 1, 1));
+  TSR_RETURN_IF_ERROR(check_stochastic("sgd_update_stochastic", in, 1, 1, 2));
   return sgd_types("sgd_update_stochastic", in, attrs);
 }
 
@@ -158,7 +187,7 @@ extern const OpDef kSgdUpdate = {
     .stochastic_op = "sgd_update_stochastic",
 };
 
-// p bf16, g, buf, lr, gscale, seed i64 -> p, buf
+// p bf16, g, buf, lr, gscale, settings optional, seed i64 -> p, buf
 extern const OpDef kSgdUpdateStochastic = {
     .name = "sgd_update_stochastic",
     .attrs = kSgdAttrs,
@@ -170,7 +199,7 @@ extern const OpDef kSgdUpdateStochastic = {
 };
 
 // --- lion_update (Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023, algorithm 2)
-//   p, g, m, lr, gscale optional -> p, m
+//   p, g, m, lr, gscale optional, settings optional -> p, m
 //   p = p - lr (sign(beta1 m + (1 - beta1) g) + weight_decay p),  m = beta2 m + (1 - beta2) g;  sign(0) = 0
 
 namespace {
@@ -180,6 +209,7 @@ const AttrSpec kLionAttrs[] = {
     {"beta2", AttrType::kF64, AttrValue(0.99), "decay of the mean of gradients"},
     {"weight_decay", AttrType::kF64, AttrValue(0.0), "decoupled; times lr"},
     kLrScale,
+    kFixedDecay,
     kSalt,
 };
 
@@ -190,11 +220,11 @@ Inferred lion_types(std::string_view op, Types in, Attrs attrs) {
   return std::vector<TensorType>{in[0], in[2]};
 }
 Inferred lion_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_update("lion_update", in, 1, 1));
+  TSR_RETURN_IF_ERROR(check_update("lion_update", in, 1, 1, 3));
   return lion_types("lion_update", in, attrs);
 }
 Inferred lion_stochastic_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_stochastic("lion_update_stochastic", in, 1, 1));
+  TSR_RETURN_IF_ERROR(check_stochastic("lion_update_stochastic", in, 1, 1, 3));
   return lion_types("lion_update_stochastic", in, attrs);
 }
 
@@ -212,7 +242,7 @@ extern const OpDef kLionUpdate = {
     .stochastic_op = "lion_update_stochastic",
 };
 
-// p bf16, g, m, lr, gscale, seed i64 -> p, m
+// p bf16, g, m, lr, gscale, settings optional, seed i64 -> p, m
 extern const OpDef kLionUpdateStochastic = {
     .name = "lion_update_stochastic",
     .attrs = kLionAttrs,

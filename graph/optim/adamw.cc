@@ -16,7 +16,10 @@ Status emit_adamw(const OptimizerContext& context, const std::map<std::string, d
   return emit_update(context, "adamw_update", state, scalars, hyper);
 }
 
-extern const OptimizerDef kAdamw = {
-    .name = "adamw", .settings = kAdamwSettings, .emit = emit_adamw, .foreign_names = kAdamwForeignNames};
+extern const OptimizerDef kAdamw = {.name = "adamw",
+                                    .settings = kAdamwSettings,
+                                    .emit = emit_adamw,
+                                    .foreign_names = kAdamwForeignNames,
+                                    .has_step_settings = true};
 
 }  // namespace tessera

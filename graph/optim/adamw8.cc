@@ -37,7 +37,10 @@ constexpr std::string_view kAdamw8ForeignNames[] = {"adam8bit",       "adamw8bit
 
 }  // namespace
 
-extern const OptimizerDef kAdamw8 = {
-    .name = "adamw8", .settings = kAdamwSettings, .emit = emit_adamw8, .foreign_names = kAdamw8ForeignNames};
+extern const OptimizerDef kAdamw8 = {.name = "adamw8",
+                                     .settings = kAdamwSettings,
+                                     .emit = emit_adamw8,
+                                     .foreign_names = kAdamw8ForeignNames,
+                                     .has_step_settings = true};
 
 }  // namespace tessera

@@ -6,7 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr OptimizerSetting kLionSettings[] = {
-    {"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.0, 0, kMostDecay}};
+    {"beta1", 0.9, 0, kMostBeta}, {"beta2", 0.99, 0, kMostBeta}, {"weight_decay", 0.0, 0, kMostDecay}};
 constexpr std::string_view kLionForeignNames[] = {"lion_8bit"};
 
 Status emit_lion(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
@@ -16,7 +16,10 @@ Status emit_lion(const OptimizerContext& context, const std::map<std::string, do
 
 }  // namespace
 
-extern const OptimizerDef kLion = {
-    .name = "lion", .settings = kLionSettings, .emit = emit_lion, .foreign_names = kLionForeignNames};
+extern const OptimizerDef kLion = {.name = "lion",
+                                   .settings = kLionSettings,
+                                   .emit = emit_lion,
+                                   .foreign_names = kLionForeignNames,
+                                   .has_step_settings = true};
 
 }  // namespace tessera

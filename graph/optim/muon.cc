@@ -51,9 +51,12 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
 // sqrt(max(1, out / in)) in place of 0.2 sqrt(max(out, in)), which gives directions the size of
 // AdamW's (Liu et al., "Muon is scalable for LLM training", 2025), so that one rate serves both.
 constexpr std::string_view kMuonScales[] = {"match_rms_adamw", "original"};
-constexpr OptimizerSetting kMuonSettings[] = {{"momentum", 0.95}, {"weight_decay", 0.1, 0, kMostDecay},
-                                              {"beta1", 0.9},     {"beta2", 0.95},
-                                              {"eps", 1e-8},      {"muon_scale", 0, 0, 1, kMuonScales}};
+constexpr OptimizerSetting kMuonSettings[] = {{"momentum", 0.95},
+                                              {"weight_decay", 0.1, 0, kMostDecay},
+                                              {"beta1", 0.9, 0, kMostBeta},
+                                              {"beta2", 0.95, 0, kMostBeta},
+                                              {"eps", 1e-8},
+                                              {"muon_scale", 0, 0, 1, kMuonScales}};
 
 Status emit_muon(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
   Graph& graph = context.graph;

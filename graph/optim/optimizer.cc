@@ -72,9 +72,17 @@ Status emit_update(const OptimizerContext& context, std::string_view op, std::sp
   if (context.gradient_scale != kNoTensor) inputs.push_back(context.gradient_scale);
   std::vector<Attr> attrs;
   const OpDef* def = find_op(op);
-  for (const auto& [name, value] : hyper)
-    if (def != nullptr && std::ranges::find(def->attrs, name, &AttrSpec::name) != def->attrs.end())
-      attrs.push_back({name, value});
+  if (def == nullptr) return Status(StatusCode::kInternal, format("no op is named {}", op));
+  for (const auto& [name, value] : hyper) {
+    const auto spec = std::ranges::find(def->attrs, name, &AttrSpec::name);
+    if (spec == def->attrs.end()) continue;
+    attrs.push_back(
+        {name, spec->type == AttrType::kI64 ? AttrValue(static_cast<int64_t>(value)) : AttrValue(value)});
+  }
+  for (const AttrSpec& spec : def->attrs)
+    if (const auto at = std::ranges::find(context.settings, spec.name, &StepSetting::name);
+        at != context.settings.end())
+      inputs.push_back(at->value);
 
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results, graph.add_node(op, inputs, std::move(attrs)));
   if (results.size() != targets.size())

@@ -22,12 +22,19 @@ struct OptimizerOptions {
   double lora_plus_ratio = 1;           // factor on the rate of "*.lora_b", in addition to its group's
 };
 
+// StepSetting: a setting whose value is an input of each step, f64 [].
+struct StepSetting {
+  std::string_view name;
+  TensorId value;
+};
+
 // OptimizerContext: the tensors of one parameter's update in the graph.
 struct OptimizerContext {
   Graph& graph;
   TensorId parameter, gradient;
-  TensorId lr, step;        // f32 scalars
-  TensorId gradient_scale;  // f32 scalar from clipping; kNoTensor when not clipping
+  TensorId lr, step;                           // f32 scalars
+  TensorId gradient_scale;                     // f32 scalar from clipping; kNoTensor when not clipping
+  std::span<const StepSetting> settings = {};  // empty: the hyper-parameters are those of every step
 };
 
 // OptimizerSetting: a number that a caller may set by the option of this name.
@@ -43,13 +50,15 @@ struct OptimizerDef {
   std::string_view name;  // the word of option "optimizer"; stored in checkpoints: never renamed
   std::span<const OptimizerSetting> settings;
   // Emits the nodes of one parameter's update: state by add_optimizer_state, new values by emit_update or
-  // add_named_update. `hyper` has all settings, and "lr_scale" for a parameter with a rate of its own.
+  // add_named_update. `hyper` has all settings, "lr_scale" for a parameter with a rate of its own, and "fixed_decay" for one
+  // whose decay is not the step's.
   Status (*emit)(const OptimizerContext& context, const std::map<std::string, double>& hyper);
   // Its names in other projects, for messages about unknown names.
   std::span<const std::string_view> foreign_names = {};
   // Updates need whole matrices, each of which has an owner among the ranks (parallel/strategy/propagator_owners.cc).
   // Devices then hold unequal shares, which plans for absent hardware do not price.
   bool has_owners = false;
+  bool has_step_settings = false;  // its updates take settings of one step (emit_update)
 };
 
 const OptimizerDef* find_optimizer(std::string_view name);  // null when unknown

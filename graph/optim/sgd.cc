@@ -15,7 +15,10 @@ Status emit_sgd(const OptimizerContext& context, const std::map<std::string, dou
 
 }  // namespace
 
-extern const OptimizerDef kSgd = {
-    .name = "sgd", .settings = kSgdSettings, .emit = emit_sgd, .foreign_names = kSgdForeignNames};
+extern const OptimizerDef kSgd = {.name = "sgd",
+                                  .settings = kSgdSettings,
+                                  .emit = emit_sgd,
+                                  .foreign_names = kSgdForeignNames,
+                                  .has_step_settings = true};
 
 }  // namespace tessera

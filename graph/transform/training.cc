@@ -23,10 +23,6 @@ namespace tessera {
 
 namespace {
 
-// Larger than any norm of f32 gradients whose sum of squares
-// is finite: it scales nothing, but the norm is computed.
-constexpr double kNoBound = 1e30;
-
 // The element type of scalars combined with values of `dtype`.
 DType scalar_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
@@ -112,8 +108,9 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
 
 // The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which leaves
 // parameters and state as they are. `first` adds an addend of the sum of their squares, of the given type.
+// `by_step`: the bound is an input.
 Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, std::span<const Gradient> gradients,
-                                                 double clip_norm, TensorId loss_scale,
+                                                 double clip_norm, bool by_step, TensorId loss_scale,
                                                  const std::function<Result<TensorId>(DType)>& first) {
   graph.set_scope("clip");
   TensorId sum = kNoTensor;
@@ -126,9 +123,15 @@ Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, std::span<const G
   }
   std::vector<TensorId> inputs = {sum};
   if (loss_scale != kNoTensor) inputs.push_back(loss_scale);
-  TSR_ASSIGN_OR_RETURN(
-      const std::vector<TensorId> scale_and_norm,
-      graph.add_node("clip_scale", inputs, {{"max_norm", clip_norm > 0 ? clip_norm : kNoBound}}));
+  std::vector<Attr> attrs = {{"max_norm", norm_bound(clip_norm)}};
+  if (by_step) {
+    TSR_ASSIGN_OR_RETURN(const TensorId bound, graph.add_tensor(step_setting_input("clip_norm"),
+                                                                {DType::kF64, {}}, TensorKind::kInput));
+    inputs.push_back(bound);
+    attrs.push_back({"by_step", int64_t{1}});
+  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> scale_and_norm,
+                       graph.add_node("clip_scale", inputs, std::move(attrs)));
   TSR_RETURN_IF_ERROR(graph.add_output("grad_norm", scale_and_norm[1]));
   return scale_and_norm;
 }
@@ -190,15 +193,29 @@ struct ChosenOptimizer {
   const OptimizerDef* optimizer = nullptr;
   std::map<std::string, double> hyper;
   const OptimizerOptions& options;
+  bool by_step = false;  // settings are inputs of each step
 
+  // Adds the inputs with the settings of each step.
+  Result<std::vector<StepSetting>> add_settings(Graph& graph) const {
+    std::vector<StepSetting> settings;
+    if (!by_step) return settings;
+    for (const OptimizerSetting& setting : optimizer->settings) {
+      TSR_ASSIGN_OR_RETURN(const TensorId input, graph.add_tensor(step_setting_input(setting.name),
+                                                                  {DType::kF64, {}}, TensorKind::kInput));
+      settings.push_back({setting.name, input});
+    }
+    return settings;
+  }
   // Returns the hyper-parameters of one parameter's update.
   std::map<std::string, double> hyper_of(const Tensor& parameter) const {
     std::map<std::string, double> own = hyper;
     const ParameterGroup* group = find_group(options.groups, parameter.name);
     if (group != nullptr && group->weight_decay) {
       own["weight_decay"] = *group->weight_decay;
+      if (by_step) own["fixed_decay"] = 1;
     } else if (!decays_by_default(parameter)) {
       own["weight_decay"] = 0;
+      if (by_step) own["fixed_decay"] = 1;
     }
     double factor = group == nullptr ? 1 : group->lr_factor;
     if (matches_wildcard(kLoraPlusMatch, parameter.name)) factor *= options.lora_plus_ratio;
@@ -224,7 +241,8 @@ Result<ChosenOptimizer> choose_optimizer(const Graph& forward, const TrainingOpt
     TSR_RETURN_IF_ERROR(check_matches("groups", group.match, forward));
   if (options.optimizer.lora_plus_ratio != 1)
     TSR_RETURN_IF_ERROR(check_matches("lora_plus_ratio", kLoraPlusMatch, forward));
-  return ChosenOptimizer{optimizer, std::move(hyper), options.optimizer};
+  return ChosenOptimizer{optimizer, std::move(hyper), options.optimizer,
+                         options.step_settings && optimizer->has_step_settings};
 }
 
 // A graph of forward and backward, with the gradients of the loss.
@@ -278,13 +296,14 @@ Status add_update(DifferentiatedGraph& differentiated, std::span<const Gradient>
     TSR_ASSIGN_OR_RETURN(factor, loss_scale->factor(step));
   }
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> scale_and_norm,
-                       add_gradient_scale(step, gradients, options.clip_norm, factor, first));
+                       add_gradient_scale(step, gradients, options.clip_norm, options.step_settings, factor, first));
+  TSR_ASSIGN_OR_RETURN(const std::vector<StepSetting> settings, chosen.add_settings(step));
   for (const Gradient& gradient : gradients) {
     const Tensor& parameter = step.tensor(gradient.parameter);
     const std::map<std::string, double> own = chosen.hyper_of(parameter);
     step.set_scope("update." + parameter.name);
     TSR_RETURN_IF_ERROR(chosen.optimizer->emit(
-        {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0]}, own));
+        {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0], settings}, own));
   }
   if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->update(step, scale_and_norm[1]));
   step.set_scope("");
@@ -363,7 +382,16 @@ Result<Graph> only_update(const Graph& step, std::span<const Gradient> gradients
 
 std::string gradient_state_name(std::string_view parameter) { return format("{}.grad", parameter); }
 
-Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
+std::string step_setting_input(std::string_view setting) { return format("optimizer.{}", setting); }
+
+double norm_bound(double clip_norm) {
+  constexpr double kNoBound = 1e30;  // larger than any norm of f32 gradients whose sum of squares is finite
+  return clip_norm > 0 ? clip_norm : kNoBound;
+}
+
+Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& given) {
+  TrainingOptions options = given;
+  options.step_settings = false;  // of updates apart
   TSR_ASSIGN_OR_RETURN(const ChosenOptimizer chosen, choose_optimizer(forward_with_loss, options));
   TSR_ASSIGN_OR_RETURN(DifferentiatedGraph step, differentiated(forward_with_loss, options, kOfSteps));
   TSR_RETURN_IF_ERROR(add_update(step, gradients_of(step.graph), options, chosen,

@@ -34,7 +34,15 @@ struct TrainingOptions {
   LossScaling loss_scaling;
   bool fp8_matmuls = false;  // linear layers of blocks in 8 bits (graph/transform/precision.h)
   bool fused_gelu_gradients = false;  // gradients through gelu (graph/transform/fusion.h)
+  // make_update: the optimizer's settings and the bound are inputs of each step, step_setting_input, where the optimizer
+  // takes settings of a step (OptimizerDef::has_step_settings; else the bound alone).
+  bool step_settings = false;
 };
+
+// The input with a setting of one step, f64 []: of "clip_norm", or a setting of the optimizer.
+std::string step_setting_input(std::string_view setting);
+// A bound on the gradient norm as updates take it: 0, no bound, is more than any finite norm of f32.
+double norm_bound(double clip_norm);
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first
 // step), optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates.

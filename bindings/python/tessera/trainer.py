@@ -141,7 +141,8 @@ class Trainer(Handle):
             check(interruptible(lambda: raw.tsr_raw_trainer_backward(c, *batch._rows, items), self.cancel))
 
     def optimizer_step(self, **options: Any) -> Step:
-        """The update from the gradients added up since the last one; option lr."""
+        """The update from the gradients added up since the last one. Options, of this step alone: lr, clip_norm, and the
+        settings of the optimizer (beta1, beta2, eps, weight_decay, momentum)."""
         with self._pointer as c, Options(options) as o:
             return Step(*result(interruptible(lambda: raw.tsr_trainer_optimizer_step(c, o), self.cancel)))
 

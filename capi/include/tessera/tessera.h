@@ -1741,8 +1741,11 @@ TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr
 TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
                                          size_t count);
 
-/* The update of tsr_trainer_step from the gradients added up since the last one, which are 0 afterwards. Options: lr f64
- * (default: the schedule's). out_step may be NULL; its loss is the sum of the accumulations' losses.
+/* The update of tsr_trainer_step from the gradients added up since the last one, which are 0 afterwards. Options, of this
+ * step alone: lr f64 (default: the schedule's), clip_norm f64 (0: no bound), and of optimizers adamw, adamw8, lion and sgd
+ * their settings, beta1, beta2, eps, weight_decay, momentum; defaults and ranges are the trainer's. weight_decay is that of
+ * parameters that decay without a group of their own. The plan stays as it is, and equal settings give equal bits.
+ * out_step may be NULL; its loss is the sum of the accumulations' losses.
  * TSR_FAILED_PRECONDITION where there was no accumulation, TSR_NOT_FINITE where a loss or the norm is not finite;
  * TSR_FAILED_PRECONDITION also where none of the accumulations had a label that counts (negative ones, and those of weight 0, do not): parameters and optimizer state
  * keep their values, and the gradients are dropped.

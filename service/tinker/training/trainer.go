@@ -11,19 +11,15 @@ import (
 	"tessera.dev/tessera"
 )
 
-// trainer is the training of one run. The library fixes all settings of the optimizer but the rate when its trainer is made: so that
-// the first step can have its own, passes are kept until then, and are made again where that step's settings differ from the default.
+// trainer is the training of one run. Each step brings the settings of its optimizer.
 type trainer struct {
 	trainers *Trainers
 	base     *base
 	model    *tessera.Model // with adapters
 	adapters tinker.Adapters
 	library  *tessera.Trainer // nil before the first pass
-	update   tinker.Update    // whose settings the library's trainer has
-	stepped  bool             // update is fixed
 	pending  bool
-	early    []*tinker.Pass // before the first step
-	origin   *origin        // what the library's trainer is to begin with
+	origin   *origin // what the library's trainer is to begin with
 	bytes    int64
 	dead     bool // the values are lost
 }
@@ -39,7 +35,6 @@ const losses = "cross_entropy,importance_sampling,ppo,cispo,dro,gspo"
 
 func (t *trainer) options() tessera.Options {
 	options := tessera.Options{"devices": t.trainers.config.Devices, "batch": 1, "seq": t.base.Context, "batch_segments": 1, "losses": losses,
-		"beta1": t.update.Beta1, "beta2": t.update.Beta2, "eps": t.update.Eps, "weight_decay": t.update.WeightDecay, "clip_norm": t.update.ClipNorm,
 		"seed": t.adapters.Seed, "warmup": 0, "measure_memory": 0}
 	if t.trainers.config.Parallel != "" {
 		options["parallel"] = t.trainers.config.Parallel
@@ -127,14 +122,6 @@ func (t *trainer) ForwardBackward(ctx context.Context, pass *tinker.Pass) (float
 	if err := t.prepare(ctx); err != nil {
 		return 0, nil, err
 	}
-	loss, logprobs, err := t.accumulate(ctx, pass)
-	if err == nil && !t.stepped {
-		t.early = append(t.early, pass)
-	}
-	return loss, logprobs, err
-}
-
-func (t *trainer) accumulate(ctx context.Context, pass *tinker.Pass) (float64, [][]float32, error) {
 	options := tessera.Options{}
 	if pass.Clips() {
 		options["eps_low"], options["eps_high"] = pass.EpsLow, pass.EpsHigh
@@ -227,59 +214,20 @@ func packed(sequences []tinker.Sequence, tokens int) tessera.Batch {
 	return batch
 }
 
-// Step updates. The settings of the first one stay.
+// Step updates.
 func (t *trainer) Step(ctx context.Context, update tinker.Update) (map[string]float64, error) {
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.settle(ctx, update); err != nil {
-		return nil, err
-	}
-	step, err := t.library.OptimizerStep(ctx, tessera.Options{"lr": update.LearningRate})
+	step, err := t.library.OptimizerStep(ctx, tessera.Options{"lr": update.LearningRate, "beta1": update.Beta1, "beta2": update.Beta2,
+		"eps": update.Eps, "weight_decay": update.WeightDecay, "clip_norm": update.ClipNorm})
 	if err != nil {
 		var known *tessera.Error
 		if errors.As(err, &known) && (known.Code == tessera.NotFinite || known.Code == tessera.FailedPrecondition) {
-			t.pending, t.early = false, nil // they are dropped
+			t.pending = false // they are dropped
 		}
 		return nil, t.lost(err)
 	}
-	t.stepped, t.pending, t.early = true, false, nil
+	t.pending = false
 	return map[string]float64{"grad_norm": step.GradNorm, "step": float64(step.Step)}, nil
 }
-
-// settle takes the settings of the first step, and refuses others afterwards.
-func (t *trainer) settle(ctx context.Context, update tinker.Update) error {
-	wanted := update
-	wanted.LearningRate = t.update.LearningRate
-	if wanted == t.update {
-		return nil
-	}
-	if t.stepped {
-		for _, one := range []struct {
-			name       string
-			was, given float64
-		}{{"beta1", t.update.Beta1, wanted.Beta1}, {"beta2", t.update.Beta2, wanted.Beta2}, {"eps", t.update.Eps, wanted.Eps},
-			{"weight_decay", t.update.WeightDecay, wanted.WeightDecay}, {"grad_clip_norm", t.update.ClipNorm, wanted.ClipNorm}} {
-			if one.was != one.given {
-				return &inference.Error{Kind: inference.Invalid, Code: "unsupported_value", Param: "adam_params." + one.name, Message: fmt.Sprintf(
-					"%s is %v, and the first optimizer step of this training had %v: it cannot change yet (the learning rate can); create a training from a checkpoint to change it",
-					one.name, one.given, one.was)}
-			}
-		}
-		return nil
-	}
-	t.library.Close()
-	t.library, t.update, t.pending = nil, wanted, false
-	if err := t.prepare(ctx); err != nil {
-		return err
-	}
-	for _, pass := range t.early {
-		if _, _, err := t.accumulate(ctx, pass); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settingsFile holds the settings, next to a checkpoint.
-const settingsFile = "tinker.json"

@@ -231,7 +231,7 @@ func (t *Trainers) New(_ context.Context, name string, adapters tinker.Adapters)
 	if err != nil {
 		return nil, said(err, "lora_config")
 	}
-	return &trainer{trainers: t, base: found, model: model, adapters: adapters, update: tinker.DefaultUpdate}, nil
+	return &trainer{trainers: t, base: found, model: model, adapters: adapters}, nil
 }
 
 // said turns an error of the library into one for the client's eyes.

@@ -6,6 +6,7 @@
 #include "graph/base/dynamic_map.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
+#include "runtime/backends/cpu/kernels/step_setting.h"
 #include "runtime/backends/cpu/kernels/stochastic_rounding.h"
 
 namespace tessera::cpu {
@@ -28,8 +29,7 @@ PreparedKernel adamw8_update(const KernelSpec& spec, const Rounding& rounding) {
   constexpr int64_t kMostBlock = 256;
   const int64_t count = spec.output_elements(0), blocks = spec.output_elements(3);
   const int64_t width = blocks == 0 ? 0 : count / blocks;
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
-  const double eps = spec.f64("eps"), weight_decay = spec.f64("weight_decay");
+  const auto settings = step_settings<4>(spec, 9, {"beta1", "beta2", "eps", "weight_decay"});
   const double lr_scale = spec.f64("lr_scale");
   const DynamicMap first(true), second(false);
   return reference_kernel(
@@ -49,6 +49,8 @@ PreparedKernel adamw8_update(const KernelSpec& spec, const Rounding& rounding) {
           }
           return;
         }
+        const double beta1 = settings[0].value(args), beta2 = settings[1].value(args);
+        const double eps = settings[2].value(args), weight_decay = settings[3].value(args);
         const double m_unbias = 1 / (1 - std::pow(beta1, step)), v_unbias = 1 / (1 - std::pow(beta2, step));
         const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
         args.pool.parallel_ranges(blocks, grain, [&](int64_t begin, int64_t end) {
@@ -86,7 +88,7 @@ Status check_block(const KernelSpec& spec) {
 
 }  // namespace
 
-// p, g, m, v, ma, va, lr, step, gscale -> p, m, v, ma, va
+// p, g, m, v, ma, va, lr, step, gscale, (settings) -> p, m, v, ma, va
 Result<PreparedKernel> prepare_adamw8_update(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(check_block(spec));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
@@ -95,7 +97,7 @@ Result<PreparedKernel> prepare_adamw8_update(const KernelSpec& spec) {
   });
 }
 
-// p bf16, g, m, v, ma, va, lr, step, gscale, seed -> p, m, v, ma, va
+// p bf16, g, m, v, ma, va, lr, step, gscale, (settings), seed -> p, m, v, ma, va
 Result<PreparedKernel> prepare_adamw8_update_stochastic(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(check_block(spec));
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {

@@ -35,9 +35,11 @@ Result<PreparedKernel> prepare_sum_squares(const KernelSpec& spec) {
 Result<PreparedKernel> prepare_clip_scale(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    const bool scaled = spec.input_count() == 2;
+    const int given = spec.i64("by_step") == 1 ? spec.input_count() - 1 : -1;  // operand max_norm
+    const bool scaled = spec.input_count() - (given < 0 ? 0 : 1) == 2;
     return reference_kernel(
-        spec, 8, make_kernel([max_norm = spec.f64("max_norm"), scaled](const LaunchArgs& args) {
+        spec, 8, make_kernel([planned = spec.f64("max_norm"), given, scaled](const LaunchArgs& args) {
+          const double max_norm = given < 0 ? planned : *args.in<double>(given);
           const double loss_scale = scaled ? static_cast<double>(*args.in<T>(1)) : 1;
           const double norm = std::sqrt(static_cast<double>(*args.in<T>(0))) / loss_scale;
           const double scale = std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) / loss_scale : 0;

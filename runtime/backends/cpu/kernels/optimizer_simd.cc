@@ -6,6 +6,7 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/step_setting.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/optimizer_simd.cc"
@@ -166,32 +167,43 @@ HWY_EXPORT(sum_squares_elements);
 
 namespace {
 
+// Elements are the first `count` operands, and all results.
+Status require_f32_elements(const KernelSpec& spec, int count) {
+  TSR_RETURN_IF_ERROR(simd_supported());
+  for (int i = 0; i < count + spec.output_count(); ++i) {
+    const DType dtype = i < count ? spec.input_dtype(i) : spec.output_dtype(i - count);
+    if (dtype != DType::kF32)
+      return Status(StatusCode::kUnsupported, format("dtype {}: this kernel computes in f32", to_text(dtype)));
+  }
+  return {};
+}
+
 void keep(const float* from, float* to, int64_t begin, int64_t end) {
   if (from != to) std::memcpy(to + begin, from + begin, sizeof(float) * static_cast<size_t>(end - begin));
 }
 
 }  // namespace
 
-// p, g, m, v, lr, step, (gscale) -> p, m, v. 28 bytes an element: bound by memory from a few thousand
+// p, g, m, v, lr, step, (gscale, (settings)) -> p, m, v. 28 bytes an element: bound by memory from a few thousand
 // elements on.
 Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  TSR_RETURN_IF_ERROR(require_f32_elements(spec, 4));
   const int64_t count = spec.output_elements(0);
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
-  const double eps = spec.f64("eps"), weight_decay = spec.f64("weight_decay");
+  const auto settings = step_settings<4>(spec, 7, {"beta1", "beta2", "eps", "weight_decay"});
   const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
-  const bool clipped = spec.input_count() == 7;
+  const bool clipped = spec.input_count() >= 7;
   return simd_prepared(
       spec, 17 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
         const double step = static_cast<double>(*args.in<float>(5));
+        const double beta1 = settings[0].value(args), beta2 = settings[1].value(args);
         const AdamwStep s{.beta1 = static_cast<float>(beta1),
                           .beta2 = static_cast<float>(beta2),
                           .fresh1 = static_cast<float>(1 - beta1),
                           .fresh2 = static_cast<float>(1 - beta2),
                           .m_unbias = static_cast<float>(1 / (1 - std::pow(beta1, step))),
                           .v_unbias = static_cast<float>(1 / (1 - std::pow(beta2, step))),
-                          .eps = static_cast<float>(eps),
-                          .weight_decay = static_cast<float>(weight_decay),
+                          .eps = static_cast<float>(settings[2].value(args)),
+                          .weight_decay = static_cast<float>(settings[3].value(args)),
                           .lr = lr_scale * *args.in<float>(4),
                           .gscale = clipped ? *args.in<float>(6) : 1.0f};
         const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2), args.in<float>(3)};
@@ -205,17 +217,17 @@ Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec) {
       }));
 }
 
-// p, g, buf, lr, (gscale) -> p, buf
+// p, g, buf, lr, (gscale, (settings)) -> p, buf
 Result<PreparedKernel> prepare_sgd_update_simd(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  TSR_RETURN_IF_ERROR(require_f32_elements(spec, 3));
   const int64_t count = spec.output_elements(0);
-  const float momentum = static_cast<float>(spec.f64("momentum"));
-  const float weight_decay = static_cast<float>(spec.f64("weight_decay"));
+  const auto settings = step_settings<2>(spec, 5, {"momentum", "weight_decay"});
   const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
-  const bool clipped = spec.input_count() == 5;
+  const bool clipped = spec.input_count() >= 5;
   return simd_prepared(
       spec, 6 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
-        const SgdStep s{momentum, weight_decay, lr_scale * *args.in<float>(3),
+        const SgdStep s{static_cast<float>(settings[0].value(args)),
+                        static_cast<float>(settings[1].value(args)), lr_scale * *args.in<float>(3),
                         clipped ? *args.in<float>(4) : 1.0f};
         const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2)};
         float* out[] = {args.out<float>(0), args.out<float>(1)};
@@ -227,20 +239,20 @@ Result<PreparedKernel> prepare_sgd_update_simd(const KernelSpec& spec) {
       }));
 }
 
-// p, g, m, lr, (gscale) -> p, m
+// p, g, m, lr, (gscale, (settings)) -> p, m
 Result<PreparedKernel> prepare_lion_update_simd(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  TSR_RETURN_IF_ERROR(require_f32_elements(spec, 3));
   const int64_t count = spec.output_elements(0);
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
-  const double weight_decay = spec.f64("weight_decay");
+  const auto settings = step_settings<3>(spec, 5, {"beta1", "beta2", "weight_decay"});
   const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
-  const bool clipped = spec.input_count() == 5;
+  const bool clipped = spec.input_count() >= 5;
   return simd_prepared(spec, 11 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+                         const double beta1 = settings[0].value(args), beta2 = settings[1].value(args);
                          const LionStep s{.beta1 = static_cast<float>(beta1),
                                           .beta2 = static_cast<float>(beta2),
                                           .fresh1 = static_cast<float>(1 - beta1),
                                           .fresh2 = static_cast<float>(1 - beta2),
-                                          .weight_decay = static_cast<float>(weight_decay),
+                                          .weight_decay = static_cast<float>(settings[2].value(args)),
                                           .lr = lr_scale * *args.in<float>(3),
                                           .gscale = clipped ? *args.in<float>(4) : 1.0f};
                          const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2)};

@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
+#include "runtime/backends/cpu/kernels/step_setting.h"
 #include "runtime/backends/cpu/kernels/stochastic_rounding.h"
 
 namespace tessera::cpu {
@@ -28,8 +29,7 @@ template <class T, class Rounding>
 PreparedKernel adamw_update(const KernelSpec& spec, const Rounding& rounding) {
   using P = typename Rounding::Element;
   const int64_t count = spec.output_elements(0);
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
-  const double eps = spec.f64("eps"), weight_decay = spec.f64("weight_decay");
+  const auto settings = step_settings<4>(spec, 7, {"beta1", "beta2", "eps", "weight_decay"});
   const double lr_scale = spec.f64("lr_scale");
   const bool clipped = spec.input_count() >= 7;
   return reference_kernel(
@@ -41,6 +41,8 @@ PreparedKernel adamw_update(const KernelSpec& spec, const Rounding& rounding) {
         const double lr = lr_scale * static_cast<double>(*args.in<T>(4));
         const double step = static_cast<double>(*args.in<T>(5));
         const double gscale = scalar_or_one<T>(args, 6, clipped);
+        const double beta1 = settings[0].value(args), beta2 = settings[1].value(args);
+        const double eps = settings[2].value(args), weight_decay = settings[3].value(args);
         const double m_unbias = 1 / (1 - std::pow(beta1, step)), v_unbias = 1 / (1 - std::pow(beta2, step));
         args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
           if (gscale == 0) {
@@ -69,10 +71,10 @@ struct OneStateStep {
   double direction, state;  // against the first, times the rate; and the new state
 };
 
-// step(parameter, gradient, state) of every element.
-template <class T, class Rounding, class Step>
+// bind(args)(parameter, gradient, state) of every element.
+template <class T, class Rounding, class Bind>
 PreparedKernel one_state_update(const KernelSpec& spec, double flops, const Rounding& rounding,
-                                const Step& step) {
+                                const Bind& bind) {
   using P = typename Rounding::Element;
   const int64_t count = spec.output_elements(0);
   const double lr_scale = spec.f64("lr_scale");
@@ -85,6 +87,7 @@ PreparedKernel one_state_update(const KernelSpec& spec, double flops, const Roun
         T* state_out = args.out<T>(1);
         const double lr = lr_scale * static_cast<double>(*args.in<T>(3));
         const double gscale = scalar_or_one<T>(args, 4, clipped);
+        const auto step = bind(args);
         args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
           if (gscale == 0) {
             keep<P>(args, 0, 0, begin, end);
@@ -105,26 +108,33 @@ PreparedKernel one_state_update(const KernelSpec& spec, double flops, const Roun
 
 template <class T, class Rounding>
 PreparedKernel sgd_update(const KernelSpec& spec, const Rounding& rounding) {
-  const double momentum = spec.f64("momentum"), weight_decay = spec.f64("weight_decay");
-  return one_state_update<T>(spec, 6, rounding, [=](double p, double g, double buf) {
-    const double direction = momentum * buf + g + weight_decay * p;
-    return OneStateStep{direction, direction};
+  const auto settings = step_settings<2>(spec, 5, {"momentum", "weight_decay"});
+  return one_state_update<T>(spec, 6, rounding, [=](const LaunchArgs& args) {
+    const double momentum = settings[0].value(args), weight_decay = settings[1].value(args);
+    return [=](double p, double g, double buf) {
+      const double direction = momentum * buf + g + weight_decay * p;
+      return OneStateStep{direction, direction};
+    };
   });
 }
 
 template <class T, class Rounding>
 PreparedKernel lion_update(const KernelSpec& spec, const Rounding& rounding) {
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2"), weight_decay = spec.f64("weight_decay");
-  return one_state_update<T>(spec, 11, rounding, [=](double p, double g, double m) {
-    const double mixed = beta1 * m + (1 - beta1) * g;
-    const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
-    return OneStateStep{sign + weight_decay * p, beta2 * m + (1 - beta2) * g};
+  const auto settings = step_settings<3>(spec, 5, {"beta1", "beta2", "weight_decay"});
+  return one_state_update<T>(spec, 11, rounding, [=](const LaunchArgs& args) {
+    const double beta1 = settings[0].value(args), beta2 = settings[1].value(args);
+    const double weight_decay = settings[2].value(args);
+    return [=](double p, double g, double m) {
+      const double mixed = beta1 * m + (1 - beta1) * g;
+      const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+      return OneStateStep{sign + weight_decay * p, beta2 * m + (1 - beta2) * g};
+    };
   });
 }
 
 }  // namespace
 
-// p, g, m, v, lr, step, (gscale) -> p, m, v
+// p, g, m, v, lr, step, (gscale, (settings)) -> p, m, v
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -132,14 +142,14 @@ Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec) {
   });
 }
 
-// p bf16, g, m, v, lr, step, gscale, seed -> p, m, v
+// p bf16, g, m, v, lr, step, gscale, (settings), seed -> p, m, v
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     return adamw_update<decltype(zero)>(spec, StochasticRounding(spec));
   });
 }
 
-// p, g, buf, lr, (gscale) -> p, buf
+// p, g, buf, lr, (gscale, (settings)) -> p, buf
 Result<PreparedKernel> prepare_sgd_update(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -147,14 +157,14 @@ Result<PreparedKernel> prepare_sgd_update(const KernelSpec& spec) {
   });
 }
 
-// p bf16, g, buf, lr, gscale, seed -> p, buf
+// p bf16, g, buf, lr, gscale, (settings), seed -> p, buf
 Result<PreparedKernel> prepare_sgd_update_stochastic(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     return sgd_update<decltype(zero)>(spec, StochasticRounding(spec));
   });
 }
 
-// p, g, m, lr, (gscale) -> p, m
+// p, g, m, lr, (gscale, (settings)) -> p, m
 Result<PreparedKernel> prepare_lion_update(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -162,7 +172,7 @@ Result<PreparedKernel> prepare_lion_update(const KernelSpec& spec) {
   });
 }
 
-// p bf16, g, m, lr, gscale, seed -> p, m
+// p bf16, g, m, lr, gscale, (settings), seed -> p, m
 Result<PreparedKernel> prepare_lion_update_stochastic(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     return lion_update<decltype(zero)>(spec, StochasticRounding(spec));

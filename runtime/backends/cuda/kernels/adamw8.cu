@@ -35,8 +35,9 @@ struct Adamw8 {
   unsigned char *m_out, *v_out;
   W *m_absmax_out, *v_absmax_out;
   int64_t width;
-  double beta1_f64, beta2_f64;
-  W eps, weight_decay, lr_scale;
+  double planned_beta1, planned_beta2;
+  W planned_eps, planned_decay, lr_scale;
+  const double *beta1_at, *beta2_at, *eps_at, *decay_at;  // of the step; null: the planned ones
   Adamw8Maps maps;
   mutable Rounding rounding;
 
@@ -59,6 +60,10 @@ struct Adamw8 {
       return;
     }
     rounding.begin();
+    const double beta1_f64 = beta1_at != nullptr ? *beta1_at : planned_beta1;
+    const double beta2_f64 = beta2_at != nullptr ? *beta2_at : planned_beta2;
+    const W eps = eps_at != nullptr ? static_cast<W>(*eps_at) : planned_eps;
+    const W weight_decay = decay_at != nullptr ? static_cast<W>(*decay_at) : planned_decay;
     const W beta1 = W(beta1_f64), beta2 = W(beta2_f64), rate = *lr * lr_scale;
     const W m_unbias = static_cast<W>(1 / (1 - pow(beta1_f64, static_cast<double>(*step))));
     const W v_unbias = static_cast<W>(1 / (1 - pow(beta2_f64, static_cast<double>(*step))));
@@ -109,22 +114,27 @@ Result<PreparedKernel> adamw8_update(const KernelSpec& spec, const Rounding& rou
   const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
   const W eps = W(spec.f64("eps")), weight_decay = W(spec.f64("weight_decay"));
   const W lr_scale = W(spec.f64("lr_scale"));
+  constexpr int kFirst = 9, kSettings = 4;
+  const bool by_step = spec.input_count() >= kFirst + kSettings;
+  const bool decays_by_step = by_step && spec.i64("fixed_decay") == 0;
   return memory_bound(
       spec, make_kernel([=](const LaunchArgs& args) {
         Rounding mine = rounding;
-        if constexpr (Rounding::kHasSeed) mine.bind(args.inputs[9]);
+        if constexpr (Rounding::kHasSeed) mine.bind(args.inputs[kFirst + (by_step ? kSettings : 0)]);
+        const auto setting = [&](int i, bool given) { return given ? args.in<double>(kFirst + i) : nullptr; };
         launch_teams<32>(
             args.stream, blocks,
             F{args.in<P>(0), args.in<T>(1), args.in<unsigned char>(2), args.in<unsigned char>(3),
               args.in<W>(4), args.in<W>(5), args.in<W>(6), args.in<W>(7), args.in<W>(8), args.out<P>(0),
               args.out<unsigned char>(1), args.out<unsigned char>(2), args.out<W>(3), args.out<W>(4), width,
-              beta1, beta2, eps, weight_decay, lr_scale, maps, mine});
+              beta1, beta2, eps, weight_decay, lr_scale, setting(0, by_step), setting(1, by_step),
+              setting(2, by_step), setting(3, decays_by_step), maps, mine});
       }));
 }
 
 }  // namespace
 
-// p, g, m, v, ma, va, lr, step, gscale -> p, m, v, ma, va
+// p, g, m, v, ma, va, lr, step, gscale, (settings) -> p, m, v, ma, va
 Result<PreparedKernel> prepare_adamw8_update(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -132,7 +142,7 @@ Result<PreparedKernel> prepare_adamw8_update(const KernelSpec& spec) {
   });
 }
 
-// p bf16, g, m, v, ma, va, lr, step, gscale, seed -> p, m, v, ma, va
+// p bf16, g, m, v, ma, va, lr, step, gscale, (settings), seed -> p, m, v, ma, va
 Result<PreparedKernel> prepare_adamw8_update_stochastic(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const StochasticRounding rounding, stochastic_rounding(spec));
   return adamw8_update<__nv_bfloat16, float>(spec, rounding);

@@ -162,7 +162,10 @@ public final class Trainer extends Handle {
     }
   }
 
-  /** The update from the gradients added up since the last one. options may be null: lr. */
+  /**
+   * The update from the gradients added up since the last one. options, of this step alone, may be null: lr, clip_norm, and
+   * the settings of the optimizer (beta1, beta2, eps, weight_decay, momentum).
+   */
   public Step optimizerStep(Map<String, ?> options) {
     long[] number = new long[1];
     double[] values = new double[8];
