@@ -52,6 +52,7 @@ constexpr Family kFamilies[] = {
     {"gemma:L=2,C=32,H=4,KV=2,D=16,F=48,V=256,T=48,tied,rope_half"},
     {"olmo2:L=2,C=32,H=4,KV=2,F=48,V=256,T=48,windows=9|0,window_theta=1000,rope_half"},
     {"granite:L=2,C=32,H=4,KV=2,F=48,V=256,T=48,embedding_scale=3,residual_scale=0.5,logit_scale=0.25,tied"},
+    {"seed_oss:L=2,C=32,H=4,KV=2,D=12,F=48,V=256,T=48,qkv_bias,o_bias,rope_half"},
     {"qwen2moe:L=2,C=32,H=4,F=24,E=4,K=2,FS=48,V=256,T=48,rope_half", true},
     {"gpt-oss:L=2,C=32,H=4,KV=2,D=16,F=24,E=4,K=2,V=256,T=48,window=9,rope_half", true},
     {"deepseek2:L=2,C=32,H=4,D=24,R=8,KA=24,VD=12,F=24,FD=48,E=4,K=2,FS=24,V=256,T=48,expert_layers=0|1",

@@ -59,7 +59,7 @@ std::vector<std::string> configs() {
       R"({"model_type":"gpt2","n_embd":4,"n_layer":1,"n_head":2,"vocab_size":5,"n_positions":8})"};
   for (const char* const type :
        {"llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
-        "gemma4_text", "phi3", "smollm3", "olmo3", "granite", "gpt_oss", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_vl_moe_text"})
+        "gemma4_text", "phi3", "smollm3", "olmo3", "granite", "seed_oss", "gpt_oss", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_vl_moe_text"})
     files.push_back(
         "{\"model_type\":\"" + std::string(type) + "\"," + common +
         R"(,"num_experts_per_tok":2,"sliding_window":4,"layer_types":["sliding_attention","full_attention"],"rope_scaling":)"

@@ -102,6 +102,7 @@ TEST_CASE("models verify and read back from their text") {
         "gemma:L=1,C=32,H=4,D=6,F=48,V=65,T=16,tied",
         "olmo2:L=2,C=32,H=4,KV=2,F=48,V=65,T=16,windows=5|0,window_theta=100",
         "granite:L=1,C=32,H=4,F=48,V=65,T=16,embedding_scale=3,residual_scale=0.5,logit_scale=0.25",
+        "seed_oss:L=1,C=32,H=4,KV=2,F=48,V=65,T=16,D=6,qkv_bias",
         "qwen2moe:L=2,C=32,H=4,F=24,E=3,K=2,FS=20,FD=48,V=65,T=16,expert_layers=0|1",
         "gpt-oss:L=2,C=32,H=4,KV=2,D=6,F=24,E=3,K=2,V=65,T=16,window=5,gate_limit=3",
         "deepseek2:L=2,C=32,H=4,D=10,R=4,KA=12,VD=8,F=24,FD=48,E=4,K=2,FS=24,V=65,T=16,expert_layers=0|1",

@@ -49,6 +49,7 @@ const char* const kModels[] = {
     "olmo2:L=2,C=8,H=4,KV=2,F=6,V=11,T=6,windows=3|0,window_theta=50,rope_rows=1",
     "granite:L=1,C=8,H=2,F=6,V=11,T=6,embedding_scale=3,residual_scale=0.5,logit_scale=0.25,attention_scale="
     "0.6",
+    "seed_oss:L=1,C=8,H=4,KV=2,D=4,F=6,V=11,T=6,qkv_bias,o_bias,rope_half",
     "qwen2moe:L=2,C=8,H=2,F=5,E=3,K=2,FS=4,FD=6,V=11,T=6,expert_layers=0|1,rope_half",
     "gpt-oss:L=2,C=8,H=4,KV=2,D=4,F=5,E=3,K=2,V=11,T=6,window=3,gate_limit=0.6,rope_half",
     "deepseek2:L=2,C=8,H=2,D=6,R=2,KA=5,VD=3,F=5,FD=6,E=4,K=2,FS=4,V=11,T=6,expert_layers=0|1,normalize",

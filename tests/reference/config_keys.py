@@ -36,7 +36,7 @@ FAMILIES = {
     "gemma4_text": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS[1:] + KINDS[1:2], global_head_dim=24, hidden_size_per_layer_input=6,
                                       vocab_size_per_layer_input=V)),
     "phi3": ("CausalLM", HEADS), "smollm3": ("CausalLM", HEADS), "olmo2": ("CausalLM", HEADS), "olmo3": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
-    "granite": ("CausalLM", HEADS), "gpt_oss": ("CausalLM", dict(HEADS, num_local_experts=4, num_experts_per_tok=2, sliding_window=24)),
+    "granite": ("CausalLM", HEADS), "seed_oss": ("CausalLM", HEADS), "gpt_oss": ("CausalLM", dict(HEADS, num_local_experts=4, num_experts_per_tok=2, sliding_window=24)),
     "deepseek_v2": ("CausalLM", dict(LATENT, topk_method="greedy")), "deepseek_v3": ("CausalLM", dict(LATENT, n_group=4, topk_group=2)),
     "glm4_moe_lite": ("CausalLM", dict({key: value for key, value in LATENT.items() if key != "first_k_dense_replace"}, n_group=4, topk_group=2)),
     "gpt2": ("CausalLM", dict(n_embd=64, n_layer=3, n_head=4, n_positions=64, vocab_size=V, bos_token_id=1, eos_token_id=2)),

@@ -245,6 +245,10 @@ def smollm3(d):
     return {**d.shape((3, 6)), **d.tied(), **d.biased("attention_bias", "mlp_bias")}
 
 
+def seed_oss(d):
+    return {**d.shape(), **d.rope(), **d.tied(), "attention_bias": d.maybe(), **d.biased("attention_out_bias", "mlp_bias")}
+
+
 def gpt2(d):
     heads = d.number(1, 5)
     return {"n_layer": d.number(1, 4), "n_embd": heads * d.number(5, 16), "n_head": heads, "vocab_size": VOCABULARY, "n_positions": 160, "n_ctx": 160,
@@ -301,7 +305,7 @@ FAMILIES = {"gemma3": ("gemma3_text", gemma3), "gemma4": ("gemma4_text", gemma4)
             "qwen3_5_moe": ("qwen3_5_moe_text", qwen3_5_moe)}
 FAMILIES |= {it.__name__: (it.__name__, it) for it in (
     llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen2_moe, gemma, gemma2, phi3, ministral3, qwen3_next, granite, granitemoehybrid, nemotron_h,
-    lfm2, lfm2_moe, smollm3, gpt2, olmo2, olmo3, gpt_oss, deepseek_v2, deepseek_v3, glm4_moe_lite)}
+    lfm2, lfm2_moe, smollm3, seed_oss, gpt2, olmo2, olmo3, gpt_oss, deepseek_v2, deepseek_v3, glm4_moe_lite)}
 
 
 def drawn(family, count):

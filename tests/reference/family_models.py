@@ -143,6 +143,7 @@ MODELS = {
     "granite": ("granite", {**GROUPS, "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7,
                             "logits_scaling": 2.5, "attention_bias": True, "mlp_bias": True}),
     "granite, tied": ("granite", {**SEVEN, "tie_word_embeddings": True, "attention_multiplier": 10 ** -0.5}),
+    "seed_oss": ("seed_oss", {**GROUPS, "head_dim": 16}),
     "qwen2_moe": ("qwen2_moe", {**GROUPS, **EXPERTS, "num_experts": 6, "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28}),
     "qwen2_moe, some dense": ("qwen2_moe", {**GROUPS, **EXPERTS, "num_hidden_layers": 4, "num_experts": 6, "moe_intermediate_size": 20,
                                             "shared_expert_intermediate_size": 28, "mlp_only_layers": [0], "decoder_sparse_step": 2,

@@ -71,6 +71,7 @@ const std::vector<std::string> kModels = {
     "granite:L=1,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,embedding_scale=3,residual_scale=0.5,logit_scale=0."
     "25,"
     "attention_scale=0.5,qkv_bias,o_bias,mlp_bias",
+    "seed_oss:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,rope_half,qkv_bias",
     "qwen2moe:L=2,C=12,H=3,F=10,E=3,K=2,FS=8,V=11,T=16,rope_half",
     "gpt-oss:L=2,C=12,H=3,KV=1,D=6,F=10,E=3,K=2,V=11,T=16,rope_half,window=5",
     "deepseek2:L=2,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=20,V=11,T=16,norm_eps=1e-6,"
