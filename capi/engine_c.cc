@@ -183,6 +183,22 @@ tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_
   });
 }
 
+tsr_status* tsr_engine_load_adapter_from_model(tsr_engine* engine, const tsr_model* model, int64_t* out_adapter) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {model, "model"}, {out_adapter, "out_adapter"}}));
+    TSR_ASSIGN_OR_RETURN(*out_adapter, engine->value->load_adapter(*model->value));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_load_adapter_from_trainer(tsr_engine* engine, tsr_trainer* trainer, int64_t* out_adapter) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {trainer, "trainer"}, {out_adapter, "out_adapter"}}));
+    TSR_ASSIGN_OR_RETURN(*out_adapter, engine->value->load_adapter(*trainer->value));
+    return {};
+  });
+}
+
 tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));

@@ -88,6 +88,25 @@ func (e *Engine) LoadAdapter(path string) (int64, error) {
 	return number, err
 }
 
+// LoadAdapterFromModel is LoadAdapter of a model's adapter, without a file. m may be closed afterwards.
+func (e *Engine) LoadAdapterFromModel(m *Model) (int64, error) {
+	c, done := (*handle)(m).use()
+	defer done()
+	number := int64(-1)
+	err := e.inner().handle.call(func(e uintptr) uintptr { return raw.Tsr_engine_load_adapter_from_model(e, c, &number) })
+	return number, err
+}
+
+// LoadAdapterFromTrainer is LoadAdapter of the adapter that t trains, as it is now, without a file: later steps do not change
+// what the engine has. The engine's model is the trainer's without the adapter. Call between steps.
+func (e *Engine) LoadAdapterFromTrainer(t *Trainer) (int64, error) {
+	c, done := (*handle)(t).use()
+	defer done()
+	number := int64(-1)
+	err := e.inner().handle.call(func(e uintptr) uintptr { return raw.Tsr_engine_load_adapter_from_trainer(e, c, &number) })
+	return number, err
+}
+
 // DropAdapter refuses further requests with the adapter; those that use it go on. ErrNotFound the second time.
 func (e *Engine) DropAdapter(adapter int64) error {
 	return e.inner().handle.call(func(c uintptr) uintptr { return raw.Tsr_engine_drop_adapter(c, adapter) })

@@ -46,6 +46,7 @@ struct ServingSettings {
   int64_t adapters = 0;        // adapters in use at once; 0: none
   int64_t adapter_rank = 16;   // largest rank
   DType adapter_type = DType::kF32;  // type of adapter factors on the devices: f32, bf16 or f16
+  bool adapter_head = false;         // adapters may change the head, too
   bool hidden = false;               // hidden states of tokens are available
   int64_t scored_tokens =
       64;  // rows of logits of a step in addition to one per sequence, at most

@@ -2,6 +2,7 @@
 // generators, with the trainer's placement. Keeps the trainer alive. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "engine/program/compile.h"
 #include "engine/program/program_runner.h"
 #include "engine/settings/trainer_settings.h"
+#include "graph/host_tensor.h"
 
 namespace tessera {
 
@@ -27,6 +29,12 @@ class WeightOwner {
   virtual WeightLock& weight_lock() const = 0;
   virtual Status usable() const = 0;        // also fails in a forked child
   virtual Status check_values() const = 0;  // kValuesLost if the values on the devices are lost
+  virtual uint64_t parameter_seed() const = 0;                   // of parameters without a value in the model
+  virtual bool is_frozen(std::string_view parameter) const = 0;  // no step changes it
+  // Whether the caller, or a checkpoint, has put another value in place of a frozen parameter's.
+  virtual bool is_replaced(std::string_view parameter) const = 0;
+  // A parameter's value on the devices, in the type that the model stores. One thread at a time.
+  virtual Result<HostTensor> present_value(std::string_view parameter) = 0;
   // Lets other programs read the weights in place while the result lives.
   virtual std::shared_ptr<const void> lend() const = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "engine/model/model_contents.h"
 #include "engine/training/trainer.h"
+#include "graph/base/text.h"
 #include "graph/transform/precision.h"
 
 namespace tessera {
@@ -48,6 +49,13 @@ Result<HostTensor> Trainer::stored_value(std::string_view name, const TensorType
   return is_rounded(name, type) ? widened_to_f32(value) : std::move(value);
 }
 
+Result<HostTensor> Trainer::present_value(std::string_view parameter) {
+  const auto& own = running_->parameters();
+  const auto found = std::ranges::find(own, parameter, [](const auto& it) -> std::string_view { return it.first; });
+  if (found != own.end()) return stored_value(parameter, found->second);
+  return Status(StatusCode::kNotFound, format("the trainer's program has no parameter '{}'", parameter));
+}
+
 Result<ModelContents> Trainer::contents(std::shared_ptr<SharedModel> model) {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
@@ -58,9 +66,8 @@ Result<ModelContents> Trainer::contents(std::shared_ptr<SharedModel> model) {
                        model->graph_with_wide(widened_parameters(contents.model.graph)));
   contents.read = [this, of_model = std::move(contents.read)](const std::string& name) -> Result<HostTensor> {
     if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the file is as it was");
-    const auto& own = running_->parameters();
-    const auto found = std::ranges::find(own, name, [](const auto& it) { return it.first; });
-    return found == own.end() ? of_model(name) : stored_value(name, found->second);
+    const auto has_name = [&](const auto& own) { return own.first == name; };
+    return std::ranges::any_of(running_->parameters(), has_name) ? present_value(name) : of_model(name);
   };
   return contents;
 }

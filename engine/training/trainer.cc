@@ -172,6 +172,7 @@ Status Trainer::find_base(const SharedModel& model) {
     if (is_frozen || settings_.evaluate_only) names.push_back(name);
   }
   TSR_ASSIGN_OR_RETURN(base_, BaseParameters::of(model, names));
+  written_.clear();
   return {};
 }
 
@@ -420,9 +421,14 @@ Status Trainer::write(std::string_view name, const HostTensor& value) {
 
 Status Trainer::write_value(std::string_view name, const HostTensor& value) {
   base_.set_replaced(name, true);  // a failed write may have reached some devices
+  if (frozen_.contains(name) && base_.find(name) == nullptr) written_.emplace(name);
   TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   base_.set_replaced(name, !base_.is_own(name, value));
   return {};
+}
+
+bool Trainer::is_replaced(std::string_view parameter) const {
+  return base_.is_replaced(parameter) || written_.contains(parameter);
 }
 
 void Trainer::cancel() {

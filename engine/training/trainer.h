@@ -115,6 +115,10 @@ class Trainer final : public WeightOwner {
   ProgramRunner& runner() const override { return *running_; }
   WeightLock& weight_lock() const override { return weight_lock_; }
   Status check_values() const override;
+  uint64_t parameter_seed() const override { return parameter_seed_; }
+  bool is_frozen(std::string_view parameter) const override { return frozen_.contains(parameter); }
+  bool is_replaced(std::string_view parameter) const override;
+  Result<HostTensor> present_value(std::string_view parameter) override;
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();                                   // any thread
 
@@ -202,6 +206,7 @@ class Trainer final : public WeightOwner {
   std::set<std::string, std::less<>> trained_;  // names of parameters that train
   std::set<std::string, std::less<>> frozen_;   // parameters that no entry writes and that do not train
   BaseParameters base_;                         // frozen parameters, or all with evaluate_only
+  std::set<std::string, std::less<>> written_;  // frozen parameters that are not in base_, and were written
   std::set<std::string, std::less<>> gradient_states_;  // state that is 0 between steps
   int64_t accumulated_ = 0;                             // accumulations since the last update
   int64_t accumulated_labels_ = 0;                      // of all of them

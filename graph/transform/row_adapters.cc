@@ -1,6 +1,7 @@
 #include "graph/transform/row_adapters.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,7 +20,45 @@ TensorId parameter_of(const Graph& graph, TensorId id) {
 
 bool is_block(const Tensor& tensor) { return tensor.name.starts_with("block."); }
 
+TensorId weight_of(const Graph& graph, const Node& node) {
+  const WeightOperand& weight = node.op->weight;
+  if (weight.use != WeightUse::kProduct) return kNoTensor;
+  return parameter_of(graph, node.inputs[static_cast<size_t>(weight.operand)]);
+}
+
+int64_t columns_of(const Graph& graph, TensorId tensor) {
+  const Shape& shape = graph.type(tensor).shape;
+  return shape.rank() == 0 ? 0 : shape[shape.rank() - 1];
+}
+
+// The last product with a parameter of as many columns as the logits have.
+NodeId head_of(const Graph& graph) {
+  const std::optional<TensorId> logits = graph.find_output("logits");
+  for (size_t i = graph.nodes().size(); logits && i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    const TensorId weight = weight_of(graph, node);
+    if (weight != kNoTensor && !is_block(graph.tensor(weight)) && !is_adapter_name(graph.tensor(weight).name) &&
+        columns_of(graph, node.outputs[0]) == columns_of(graph, *logits))
+      return NodeId{static_cast<uint32_t>(i)};
+  }
+  return kNoNode;
+}
+
+// The head's weight, as adapters name it: a table that is the head too becomes a parameter of its own.
+std::string name_of_head(const Graph& graph, TensorId weight) {
+  const bool is_table = std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    const WeightOperand& own = node.op->weight;
+    return own.use == WeightUse::kRows && parameter_of(graph, node.inputs[static_cast<size_t>(own.operand)]) == weight;
+  });
+  return is_table ? "output" : graph.tensor(weight).name;
+}
+
 }  // namespace
+
+std::string adapted_head(const Graph& forward) {
+  const NodeId head = head_of(forward);
+  return head == kNoNode ? std::string() : name_of_head(forward, weight_of(forward, forward.node(head)));
+}
 
 RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
     : forward_(forward), options_(options), is_adapted_(forward.tensors().size()) {
@@ -42,30 +81,30 @@ RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
   }
   for (size_t i = 0; has_blocks && i < is_adapted_.size(); ++i)
     is_adapted_[i] = is_adapted_[i] && is_block(forward.tensors()[i]);
-}
-
-TensorId RowAdapters::weight_of(const Node& node) const {
-  const WeightOperand& weight = node.op->weight;
-  if (weight.use != WeightUse::kProduct) return kNoTensor;
-  return parameter_of(forward_, node.inputs[static_cast<size_t>(weight.operand)]);
+  if (options.head) head_ = head_of(forward);
 }
 
 bool RowAdapters::applies_to(const Node& node) const {
-  const TensorId weight = weight_of(node);
-  return weight != kNoTensor && is_adapted_[index(weight)];
+  const TensorId weight = weight_of(forward_, node);
+  return weight != kNoTensor && (is_adapted_[index(weight)] || is_head(node));
+}
+
+bool RowAdapters::is_head(const Node& node) const {
+  return head_ != kNoNode && &node == &forward_.node(head_);
 }
 
 // Returns the pair of a weight, one for all nodes that read it.
 Result<RowAdapters::Factors> RowAdapters::factors_of(GraphCopy& copy, const Node& node) {
-  const TensorId weight = weight_of(node);
+  const TensorId weight = weight_of(forward_, node);
   Factors& factors = factors_[weight];
   if (factors.a != kNoTensor) return factors;
   const Tensor& tensor = forward_.tensor(weight);
   const bool is_transposed = attr_i64(node.attrs, "trans_w") == 1;
   const int64_t K = tensor.type.shape[is_transposed ? 1 : 0], N = tensor.type.shape[is_transposed ? 0 : 1];
+  const std::string name = is_head(node) ? name_of_head(forward_, weight) : tensor.name;
   const auto add = [&](std::string_view which, int64_t columns) {
     const TensorType type{options_.dtype, {options_.slots, options_.rank, columns}};
-    return copy.graph().add_tensor(tensor.name + std::string(which), type, TensorKind::kState);
+    return copy.graph().add_tensor(name + std::string(which), type, TensorKind::kState);
   };
   TSR_ASSIGN_OR_RETURN(factors.a, add(kAdapterA, K));
   TSR_ASSIGN_OR_RETURN(factors.b, add(kAdapterB, N));

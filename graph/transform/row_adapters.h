@@ -1,10 +1,11 @@
 // RowAdapters: low-rank adapters chosen by token, next to products with unchanged
 // weights ("S-LoRA", Sheng et al., 2023). Matmuls by matrices of the blocks have
-// them: those of `adaptable_weights` (adapters.h), also behind a cast to 16 bits.
+// them: those of `adaptable_weights` (adapters.h), also behind a cast to 16 bits; and, where asked, the head.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,9 +22,14 @@ inline bool is_adapter_state(std::string_view name) {
   return name.ends_with(kAdapterA) || name.ends_with(kAdapterB);
 }
 
+// The weight of the head, as adapters name it: of a table that is the head too, the parameter that the head becomes where
+// it is adapted alone ("output"). Empty: no product with a parameter makes the logits.
+std::string adapted_head(const Graph& forward);
+
 struct RowAdapterOptions {
   int64_t slots = 0, rank = 0;
   DType dtype = DType::kF32;  // of the factors
+  bool head = false;          // the head has them, too
 };
 
 class RowAdapters {
@@ -31,6 +37,7 @@ class RowAdapters {
   RowAdapters(const Graph& forward, const RowAdapterOptions& options);
 
   bool applies_to(const Node& node) const;
+  bool has_head() const { return head_ != kNoNode; }  // with `head`
   // Copies such a node, and adds the tokens' adapters to its result, before
   // its activation. `adapter`: i32, the slot of each token, in the copy.
   Status add_product(GraphCopy& copy, NodeId id, TensorId adapter);
@@ -39,12 +46,13 @@ class RowAdapters {
   struct Factors {
     TensorId a = kNoTensor, b = kNoTensor;
   };
-  TensorId weight_of(const Node& node) const;
+  bool is_head(const Node& node) const;
   Result<Factors> factors_of(GraphCopy& copy, const Node& node);
 
   const Graph& forward_;
   const RowAdapterOptions options_;
   std::vector<bool> is_adapted_;         // by tensor
+  NodeId head_ = kNoNode;                // the head's product, where it has them
   std::map<TensorId, Factors> factors_;  // by weight, in the copy
 };
 

@@ -46,7 +46,7 @@ class ServingGraph {
       : options_(options),
         forward_(forward),
         copy_(forward),
-        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type}),
+        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type, options.adapter_head}),
         full_{options.pages} {}
 
   Result<Graph> run() {
@@ -88,6 +88,9 @@ class ServingGraph {
       return unsuitable(
           format("serving: adapter_slots is {} and adapter_rank {}, wanted 0 or more and 1 or more",
                  options_.adapter_slots, options_.adapter_rank));
+    if (options_.adapter_slots > 0 && options_.adapter_head && !adapters_.has_head())
+      return unsuitable(
+          "serving: adapters of the head are asked for, and no product with a parameter makes the logits: leave the head out");
     return {};
   }
 

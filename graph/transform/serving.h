@@ -24,6 +24,7 @@ struct ServingOptions {
   int64_t adapter_slots = 0;  // 0: none
   int64_t adapter_rank = 0;
   DType adapter_type = DType::kF32;
+  bool adapter_head = false;  // the head has them too, not the matrices of the blocks alone
   bool hidden = false;  // hidden states of all tokens are an output, too
   // Pages of layers whose window is shorter than the context; 0: they share the pages of all others.
   int64_t window_pages = 0;
@@ -44,7 +45,8 @@ int64_t table_columns(const ServingOptions& options);
 // "<scope>.latent_pages" [P, S, 1, KA + R] alone, of latent vectors and the rotated part of keys, unless tokens have adapters of
 // the weight that makes keys and values of them.
 // The graph of a draft block (draft_block.h) has one more input, "draft_hidden" [B, N, C]: a hidden state for each token.
-// With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
+// With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors: of the
+// head, which only requested tokens have, those of these tokens.
 // Recurrent ops read and update a row of state for each sequence, "<scope>.conv_rows" and "<scope>.scan_rows" [R, ...], by
 // "row": a token at position 0 starts from zeros, and tokens of one row come in the order of their positions.
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden

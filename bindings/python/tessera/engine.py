@@ -363,10 +363,18 @@ class Engine(Handle):
         with self._pointer as c:
             return Sequence._own(raw.tsr_engine_restore_sequence(c, name))
 
-    def load_adapter(self, path: Any) -> int:
+    def load_adapter(self, source: Any) -> int:
         """The number of a LoRA adapter, for the option `adapter` of requests: a PEFT folder, a GGUF adapter, or a .tsr file
-        with adapters over the engine's model. Others are served meanwhile. The engine needs the option `adapters`."""
-        name = arguments.path("path", path)
+        with adapters over the engine's model, by its path; or, without a file, a Model's, or that which a Trainer trains, as it
+        is now: later steps do not change what the engine has. Others are served meanwhile. The engine needs the option
+        `adapters`."""
+        from .model import Model
+        from .trainer import Trainer
+        if isinstance(source, (Model, Trainer)):
+            load = raw.tsr_engine_load_adapter_from_trainer if isinstance(source, Trainer) else raw.tsr_engine_load_adapter_from_model
+            with source._pointer as s, self._pointer as c:
+                return result(load(c, s))
+        name = arguments.path("path", source)
         with self._pointer as c:
             return result(raw.tsr_engine_load_adapter(c, name))
 

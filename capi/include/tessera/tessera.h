@@ -2236,6 +2236,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   adapters        i64   LoRA adapters that a step (of each replica) can mix, of those loaded with
  *                         tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   maximum rank of these adapters (default 16)
+ *   adapter_on      str   blocks (default) | blocks,head: weights that these adapters may change: the matrices of the blocks, or
+ *                         the head too (lm_head, also where it is the token table). It costs the bytes of its factors,
+ *                         adapters * adapter_rank * (width + vocabulary) numbers, and a product by token with logits
  *   adapter_type    str   f32 (default) | bf16 | f16: element type of the adapters. Values of the second matrix times alpha/rank
  *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
  *                         the same alone and in a batch, and may differ from that of f32
@@ -2446,11 +2449,29 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
  * (docs/guides/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
  * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for parts other
- * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:
- * requests that use it go on, further ones are refused; TSR_NOT_FOUND the second time.
+ * than low-rank products of blocks' matrices (with adapter_on blocks,head also of the head), TSR_FAILED_PRECONDITION for an
+ * engine without the option adapters. drop: requests that use it go on, further ones are refused; TSR_NOT_FOUND the second
+ * time.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_t* out_adapter);
 TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
+
+#ifdef TSR_UNSTABLE_API
+/* The same of an adapter in memory, without a file: that of a model (tsr_model_add_adapters, tsr_model_load_adapters) as its
+ * values are, or that which a trainer trains, as it is on the trainer's devices. The engine has a copy, in host memory, which
+ * later steps do not change; model and trainer may be freed. Texts with it are, bit for bit, those with the same adapter saved
+ * as a PEFT folder; their log probabilities are those of tsr_trainer_forward to rounding, where precision and weights of both
+ * are the same. Dropout is left out.
+ * The base has to be the engine's: the same names and shapes of parameters, none of which trains or has another value than
+ * the engine's (TSR_INVALID_ARGUMENT names the first; one stored in another type may; of large ones that the two models do
+ * not share three parts are compared).
+ * Threads: the engine's side any, as above; the trainer is used, so one thread at a time, between its steps.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
+TSR_API tsr_status* tsr_engine_load_adapter_from_model(tsr_engine* engine, const tsr_model* model, int64_t* out_adapter);
+/* TSR_BUSY while a run, or a checkpoint that is being written, has the trainer.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_VALUES_LOST, TSR_IO. */
+TSR_API tsr_status* tsr_engine_load_adapter_from_trainer(tsr_engine* engine, tsr_trainer* trainer, int64_t* out_adapter);
+#endif  /* TSR_UNSTABLE_API */
 
 /* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
  * "preemptions", "speculated", "accepted": drafts verified, and drafts accepted, "draft_seconds": of "seconds", those of

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/model/adapters.h"
+#include "engine/serving/adapters/base_values.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/row_adapters.h"
@@ -39,8 +40,10 @@ Status check_same_base(const Graph& adapted, const Graph& base) {
   return {};
 }
 
-Status check_servable(const Adapter& adapter, const AdapterLayout& layout) {
-  if (adapter.is_table) return unsupported(format("'{}' and '{}', of a table,", adapter.a, adapter.b));
+// `head`: the weight of the served model's head, as adapters name it.
+Status check_servable(const Adapter& adapter, const AdapterLayout& layout, std::string_view head) {
+  if (adapter.is_table)
+    return unsupported(format("'{}' and '{}', of the table '{}',", adapter.a, adapter.b, adapter.weight));
   if (!adapter.magnitude.empty()) return unsupported(format("the magnitudes (DoRA) '{}'", adapter.magnitude));
   if (!adapter.bias.empty()) return unsupported(format("the bias '{}'", adapter.bias));
   if (!adapter.a0.empty())
@@ -49,6 +52,11 @@ Status check_servable(const Adapter& adapter, const AdapterLayout& layout) {
         format("adapter: '{}' was taken out of the base (PiSSA): load it onto the model and export that "
                "with format peft, which makes it an ordinary adapter of twice the rank",
                adapter.a0));
+  if (!layout.weights.contains(adapter.weight) && adapter.weight == head)
+    return Status(StatusCode::kUnsupported,
+                  format("adapter: '{}' and '{}' are of the head, and slots have room for weights of the blocks: set "
+                         "adapter_on to blocks,head, or merge the adapter and serve that model",
+                         adapter.a, adapter.b));
   if (!layout.weights.contains(adapter.weight))
     return unsupported(format("'{}' and '{}', of a weight outside of the blocks,", adapter.a, adapter.b));
   if (adapter.rank > layout.rank)
@@ -58,9 +66,9 @@ Status check_servable(const Adapter& adapter, const AdapterLayout& layout) {
 }
 
 // Rows of the rank, times `factor`, in the layout's type.
-Result<HostTensor> rank_rows(const SharedModel& model, const std::string& name, bool transposes,
+Result<HostTensor> rank_rows(const ReadParameter& read, const std::string& name, bool transposes,
                              double factor, DType dtype) {
-  TSR_ASSIGN_OR_RETURN(HostTensor value, model.read_uncached(name, model.seed()));
+  TSR_ASSIGN_OR_RETURN(HostTensor value, read(name));
   TSR_ASSIGN_OR_RETURN(value, widen_weight(value));
   if (transposes) value = transposed_matrix(value);
   if (factor != 1) {
@@ -97,10 +105,12 @@ int64_t AdapterFactors::bytes() const {
   return sum;
 }
 
-Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedModel& base,
+Result<AdapterFactors> read_adapter(const Graph& adapted, const ReadParameter& read, const SharedModel& base,
                                     const AdapterLayout& layout) {
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(adapted.graph()));
-  TSR_RETURN_IF_ERROR(check_same_base(logical.graph, base.graph()));
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(adapted));
+  const Graph served = base.graph();
+  TSR_RETURN_IF_ERROR(check_same_base(logical.graph, served));
+  const std::string head = adapted_head(served);
   const std::vector<Adapter> all = find_adapters(logical.graph);
   if (all.empty()) return refuse("there are no low-rank adapters in it, wanted at least one");
   for (const TensorId id : logical.graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -110,10 +120,10 @@ Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedMode
   }
   AdapterFactors factors;
   for (const Adapter& it : all) {
-    TSR_RETURN_IF_ERROR(check_servable(it, layout));
+    TSR_RETURN_IF_ERROR(check_servable(it, layout, head));
     AdapterFactors::Pair pair;
-    TSR_ASSIGN_OR_RETURN(pair.a, rank_rows(adapted, it.a, !it.transposed, 1, layout.dtype));
-    TSR_ASSIGN_OR_RETURN(pair.b, rank_rows(adapted, it.b, it.transposed, it.factor, layout.dtype));
+    TSR_ASSIGN_OR_RETURN(pair.a, rank_rows(read, it.a, !it.transposed, 1, layout.dtype));
+    TSR_ASSIGN_OR_RETURN(pair.b, rank_rows(read, it.b, it.transposed, it.factor, layout.dtype));
     const AdapterLayout::Weight& weight = layout.weights.find(it.weight)->second;
     if (pair.a.type.shape != Shape{it.rank, weight.inputs} ||
         pair.b.type.shape != Shape{it.rank, weight.outputs})
@@ -121,6 +131,34 @@ Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedMode
                            to_text(pair.a.type), it.b, to_text(pair.b.type), weight.inputs, weight.outputs,
                            it.rank));
     factors.weights.emplace(it.weight, std::move(pair));
+  }
+  return factors;
+}
+
+Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedModel& base,
+                                    const AdapterLayout& layout) {
+  const auto read = [&](const std::string& name) { return adapted.read_uncached(name, adapted.seed()); };
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted.graph(), read, base, layout));
+  for (const std::string& name : base.parameter_names())
+    TSR_RETURN_IF_ERROR(check_base_value(adapted, adapted.seed(), base, name));
+  return factors;
+}
+
+Result<AdapterFactors> read_adapter(WeightOwner& trainer, const SharedModel& base, const AdapterLayout& layout) {
+  TSR_RETURN_IF_ERROR(trainer.usable());
+  TSR_RETURN_IF_ERROR(trainer.check_values());
+  const SharedModel& adapted = *trainer.model();
+  const std::vector<std::string> names = base.parameter_names();
+  const auto read = [&](const std::string& name) { return trainer.present_value(name); };
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted.graph(), read, base, layout));
+  for (const std::string& name : names) {
+    if (!trainer.is_frozen(name)) return unsupported(format("'{}', which trains in full,", name));
+    if (!trainer.is_replaced(name)) {
+      TSR_RETURN_IF_ERROR(check_base_value(adapted, trainer.parameter_seed(), base, name));
+      continue;
+    }
+    TSR_ASSIGN_OR_RETURN(const HostTensor value, trainer.present_value(name));
+    TSR_RETURN_IF_ERROR(check_base_value(value, base, name));
   }
   return factors;
 }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "engine/model/shared_model.h"
+#include "engine/program/trained_weights.h"
 #include "graph/base/result.h"
+#include "graph/graph.h"
 #include "graph/host_tensor.h"
 
 namespace tessera {
@@ -36,11 +38,17 @@ struct AdapterFactors {
   int64_t bytes() const;
 };
 
-// Reads the adapter of a model whose base has the parameters of `base`. Any thread. kInvalidArgument: no
-// adapter, another base, or a rank above the slots'. kUnsupported names the part that cannot be applied
-// per token: magnitudes (DoRA), biases, tables, weights outside the layout, fully trained parameters.
+// Reads the adapter of a graph whose base has the parameters of `base`; `read`: its present values.
+// kInvalidArgument: no adapter, another base, or a rank above the slots'. kUnsupported names the part that
+// cannot be applied per token: magnitudes (DoRA), biases, tables, weights outside the layout, fully trained parameters.
+Result<AdapterFactors> read_adapter(const Graph& adapted, const ReadParameter& read, const SharedModel& base,
+                                    const AdapterLayout& layout);
+// The same of a model, whose base also has the values of `base` (base_values.h). Any thread.
 Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedModel& base,
                                     const AdapterLayout& layout);
+// Reads the present adapter of a trainer, which keeps it: the factors are a copy. Uses the trainer.
+// Also kBusy, kValuesLost; kInvalidArgument for a frozen parameter that was written, and has not the value of `base`.
+Result<AdapterFactors> read_adapter(WeightOwner& trainer, const SharedModel& base, const AdapterLayout& layout);
 // Reads an adapter of `base` from a PEFT folder, its adapter_model.safetensors,
 // or a GGUF file. Also returns the errors of load_adapters.
 Result<AdapterFactors> read_adapter_file(const std::string& path, const SharedModel& base,

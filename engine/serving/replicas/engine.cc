@@ -194,6 +194,16 @@ Result<int64_t> Engine::load_adapter(const std::string& path) {
   return replicas_[0]->core().load_adapter(path);
 }
 
+Result<int64_t> Engine::load_adapter(const SharedModel& adapted) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return replicas_[0]->core().load_adapter(adapted);
+}
+
+Result<int64_t> Engine::load_adapter(WeightOwner& trainer) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return replicas_[0]->core().load_adapter(trainer);
+}
+
 Status Engine::drop_adapter(int64_t adapter) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   return replicas_[0]->core().drop_adapter(adapter);

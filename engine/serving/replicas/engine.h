@@ -43,6 +43,8 @@ class Engine {
   Status save_sequence(const KeptSequence& sequence, const std::string& path);
   Result<KeptSequence> restore_sequence(const std::string& path);
   Result<int64_t> load_adapter(const std::string& path);
+  Result<int64_t> load_adapter(const SharedModel& adapted);
+  Result<int64_t> load_adapter(WeightOwner& trainer);
   Status drop_adapter(int64_t adapter);
 
   // Returns the next event. kPending: none within `timeout_s`, or, if that is negative, no request is in progress.

@@ -37,6 +37,12 @@ Result<int64_t> ServingCore::load_adapter(const SharedModel& adapted) {
   return adapters_->add(std::move(factors));
 }
 
+Result<int64_t> ServingCore::load_adapter(WeightOwner& trainer) {
+  TSR_RETURN_IF_ERROR(check_adapters());
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(trainer, *model_, adapter_slots_->layout()));
+  return adapters_->add(std::move(factors));
+}
+
 Result<int64_t> ServingCore::load_adapter(AdapterFactors factors) {
   TSR_RETURN_IF_ERROR(check_adapters());
   return adapters_->add(std::move(factors));

@@ -47,6 +47,7 @@ class ServingCore {
   // kinds) and returns its unique number. Host memory is the only limit. Any thread.
   Result<int64_t> load_adapter(const std::string& path);
   Result<int64_t> load_adapter(const SharedModel& adapted);
+  Result<int64_t> load_adapter(WeightOwner& trainer);  // its present values; one thread for each trainer
   Result<int64_t> load_adapter(AdapterFactors factors);
   // Refuses the adapter to new requests; it is freed with its last text. kNotFound. Any thread.
   Status drop_adapter(int64_t adapter) { return adapters_->drop(adapter); }

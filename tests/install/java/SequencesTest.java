@@ -97,6 +97,13 @@ final class SequencesTest {
           trainer.step();
         }
         trainer.store(adapted);
+        long live = engine.loadAdapterFrom(trainer);
+        String text = engine.submit("A computer", Map.of("adapter", live)).text().join();
+        assertEquals(text, engine.submit("A computer", Map.of("adapter", engine.loadAdapterFrom(adapted))).text().join());
+        assertNotEquals(text, engine.submit("A computer", null).text().join());
+        Given.invalid("no low-rank adapters", () -> engine.loadAdapterFrom(model));
+        Given.invalid("trainer is null", () -> engine.loadAdapterFrom((Trainer) null));
+        Given.invalid("model is null", () -> engine.loadAdapterFrom((Model) null));
       }
       ModelFiles.export(adapted, path, Map.of("format", "peft"), null);
       String plain = engine.submit("A computer", null).text().join();

@@ -79,6 +79,12 @@ class Sequences(unittest.TestCase):
             for _ in range(10):
                 trainer.step()
             trainer.store(adapted)
+            with tessera.Engine(self.model, adapters=3, **GREEDY) as engine:
+                texts = {engine.submit("A computer", adapter=engine.load_adapter(it)).text() for it in (adapted, trainer)}
+                self.assertEqual(len(texts), 1)
+                self.assertNotIn(engine.submit("A computer").text(), texts)
+                with self.assertRaisesRegex(tessera.InvalidArgumentError, "no low-rank adapters"):
+                    engine.load_adapter(self.model)
         with folder() as work, tessera.Engine(self.model, adapters=1, **GREEDY) as engine:
             path = os.path.join(work, "adapter")
             tessera.export(adapted, path, format="peft")

@@ -84,7 +84,13 @@ func Test_requests_may_each_have_an_adapter(t *testing.T) {
 		must2(trainer.Step())
 	}
 	check(t, trainer.Store(adapted))
+	several := newEngine(t, tessera.Options{"temperature": 0, "max_tokens": 6, "adapters": 2})
+	defer several.Close()
+	live := must2(several.LoadAdapterFromTrainer(trainer))
 	trainer.Close()
+	refused(t, second(several.LoadAdapterFromTrainer(trainer)), tessera.ErrInvalidArgument, "trainer")
+	refused(t, second(several.LoadAdapterFromModel(base)), tessera.ErrInvalidArgument, "no low-rank adapters")
+	same := must2(several.LoadAdapterFromModel(adapted))
 	path := filepath.Join(t.TempDir(), "adapter")
 	must2(adapted.Export(ctx, path, tessera.Options{"format": "peft"}, nil))
 
@@ -93,7 +99,11 @@ func Test_requests_may_each_have_an_adapter(t *testing.T) {
 	plain := must2(must2(engine.Submit("to be", nil)).Text(ctx))
 	number := must2(engine.LoadAdapter(path))
 	request := must2(engine.Submit("to be", tessera.Options{"adapter": number, "keep": true}))
-	wanted(t, "another text", must2(request.Text(ctx)) != plain, true)
+	changed := must2(request.Text(ctx))
+	wanted(t, "another text", changed != plain, true)
+	for _, other := range []int64{live, same} {
+		wanted(t, "without a file", must2(must2(several.Submit("to be", tessera.Options{"adapter": other})).Text(ctx)), changed)
+	}
 	wanted(t, "without it", must2(must2(engine.Submit("to be", nil)).Text(ctx)), plain)
 	refused(t, engine.SaveSequence(must2(request.Sequence(0)), path+".kv"), tessera.ErrUnsupported, "adapter")
 	check(t, engine.DropAdapter(number))

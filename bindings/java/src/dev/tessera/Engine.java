@@ -327,6 +327,27 @@ public final class Engine extends Handle {
     }
   }
 
+  /** {@link #loadAdapter} of a model's adapter, without a file. The model may be closed afterwards. */
+  public long loadAdapterFrom(Model model) {
+    long[] number = new long[1];
+    try (Use m = use(model, "model"); Use use = share()) {
+      use.check(Raw.tsr_engine_load_adapter_from_model(use.pointer, m.pointer, number));
+      return number[0];
+    }
+  }
+
+  /**
+   * {@link #loadAdapter} of the adapter that a trainer trains, as it is now, without a file: later steps do not change what the
+   * engine has. The engine's model is the trainer's without the adapter. Between steps.
+   */
+  public long loadAdapterFrom(Trainer trainer) {
+    long[] number = new long[1];
+    try (Use t = use(trainer, "trainer"); Use use = share()) {
+      use.check(Raw.tsr_engine_load_adapter_from_trainer(use.pointer, t.pointer, number));
+      return number[0];
+    }
+  }
+
   /** Refuses further requests with the adapter; those that use it go on. {@link TesseraException.NotFound} the next time. */
   public void dropAdapter(long adapter) {
     try (Use use = share()) {
