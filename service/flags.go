@@ -32,6 +32,7 @@ type flags struct {
 	certificate, certificateKey string
 
 	devices, parallel, precision, weights, cacheType string
+	adapterOn                                        string
 	speculation, draftModel                          string
 	context, sequences, cacheTokens, draftTokens     int
 	adapterSlots, adapterRank, threads               int
@@ -119,6 +120,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.IntVar(&f.cacheTokens, "cache-tokens", 0, "")
 	set.IntVar(&f.adapterSlots, "adapters", 4, "")
 	set.IntVar(&f.adapterRank, "adapter-rank", 16, "")
+	set.StringVar(&f.adapterOn, "adapter-on", "blocks", "")
 	set.IntVar(&f.threads, "threads", 0, "")
 	set.IntVar(&f.trainers, "trainers", 4, "")
 	set.IntVar(&f.trainContext, "train-context", 0, "")
@@ -212,7 +214,7 @@ func (f *flags) models(log func(level, message string, fields map[string]any)) m
 		}
 	}
 	if f.adapterSlots > 0 {
-		options["adapters"], options["adapter_rank"] = f.adapterSlots, f.adapterRank
+		options["adapters"], options["adapter_rank"], options["adapter_on"] = f.adapterSlots, f.adapterRank, f.adapterOn
 	}
 	return models.Config{Paths: f.paths, Aliases: f.aliases, Adapters: f.adapters, Engine: options, Threads: f.threads,
 		MemoryLimit: int64(f.memoryLimit), Idle: time.Duration(f.idle) * time.Second, QueueTokens: f.queueTokens, Log: log}

@@ -6,13 +6,25 @@ import (
 	"strings"
 
 	"tessera.dev/service/inference"
+	"tessera.dev/tessera"
 )
 
 // adapter is a model name of its own: a base with an adapter.
 type adapter struct {
 	name, base, path string
+	memory           *tessera.Model // has the adapter, in place of path; else nil
 	created          int64
-	number           int64 // of the base's engine; -1 while that does not have it
+	number           int64           // of the base's engine; -1 while that does not have it
+	engine           *tessera.Engine // whose number it is
+	users            int             // of a snapshot's
+}
+
+// loadInto gives the adapter to an engine.
+func (a *adapter) loadInto(engine *tessera.Engine) (int64, error) {
+	if a.memory != nil {
+		return engine.LoadAdapterFromModel(a.memory)
+	}
+	return engine.LoadAdapter(a.path)
 }
 
 func (a *adapter) infoLocked(base *slot) inference.Info {
@@ -69,6 +81,11 @@ func (r *Registry) forgetAdaptersLocked(s *slot) {
 			a.number = -1
 		}
 	}
+	for _, one := range r.slots {
+		if one.over != nil && one.over.base == s.source.name {
+			one.over.number = -1
+		}
+	}
 }
 
 // adapterNumber loads an adapter into its base's engine where it is not there.
@@ -84,12 +101,12 @@ func (r *Registry) adapterNumber(a *adapter, base *loaded) (int64, error) {
 	if base.engine == nil {
 		return -1, invalid("model", fmt.Sprintf("the model %q does not generate, so that it takes no adapters", base.info.Name))
 	}
-	number, err := base.engine.LoadAdapter(a.path)
+	number, err := a.loadInto(base.engine)
 	if err != nil {
 		return -1, serviceError(err)
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	a.number = number
+	a.number, a.engine = number, base.engine
 	return number, nil
 }

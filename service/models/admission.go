@@ -123,7 +123,7 @@ func (r *Registry) loadModel(ctx context.Context, s *slot) (*loaded, error) {
 	}
 	made, err := r.newLoaded(ctx, s, model)
 	if err != nil {
-		model.Close()
+		s.source.close(model)
 		r.config.log("error", "model not loaded", map[string]any{"model": s.source.name, "error": err.Error()})
 		return nil, err
 	}

@@ -6,16 +6,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"tessera.dev/tessera"
 )
 
 // source is where a model is read from.
 type source struct {
 	name, path string
-	adapters   string // of a snapshot: the folder of its adapters, which the model at path is loaded with; else ""
 	base       string // of a snapshot: the name of the model at path
+	adapters   string // of a snapshot in a folder: that of its adapters, which the model at path is loaded with; else ""
 	created    int64  // seconds since 1970
 	bytes      int64
+	memory     *tessera.Model // of a snapshot in memory: the model with its adapters; else nil
 }
+
+// isSnapshot says whether it is a base with adapters, which no list has.
+func (s *source) isSnapshot() bool { return s.base != "" }
 
 // shard is the name of one of several GGUF files of a model, which are loaded by the first.
 var shard = regexp.MustCompile(`^(.*)-(\d{5})-of-\d{5}\.gguf$`)

@@ -21,6 +21,7 @@ type loaded struct {
 	queue     queue
 	info      inference.Info
 	bytes     int64 // planned
+	kept      bool  // the model stays, with its slot
 
 	chatOnce sync.Once
 	chat     *tessera.Chat
@@ -128,7 +129,7 @@ func (r *Registry) newLoaded(ctx context.Context, s *slot, model *tessera.Model)
 	if err != nil {
 		return nil, err
 	}
-	made := &loaded{runtime: r.runtime, model: model, options: r.config.Engine, embedders: map[string]*tessera.Embedder{},
+	made := &loaded{runtime: r.runtime, model: model, kept: s.source.memory != nil, options: r.config.Engine, embedders: map[string]*tessera.Embedder{},
 		queue: queue{limit: r.config.QueueTokens},
 		info:  inference.Info{Name: s.source.name, Base: s.source.base, Created: s.source.created, Bytes: s.source.bytes, Loaded: true}}
 	report.describe(&made.info)
@@ -218,5 +219,7 @@ func (m *loaded) close() {
 		m.chat.Close()
 	}
 	m.tokenizer.Close()
-	m.model.Close()
+	if !m.kept {
+		m.model.Close()
+	}
 }

@@ -347,6 +347,76 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
+func TestSnapshotsAreServedByTheBasesEngineWhereTheyFit(t *testing.T) {
+	folder := t.TempDir()
+	path := writeModel(t, folder, "m")
+	registry := open(t, Config{Paths: []string{folder}, Engine: tessera.Options{"adapters": 1, "adapter_rank": 4}})
+	base, err := tessera.LoadModel(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	live := func(options tessera.Options) *tessera.Model {
+		model, err := base.WithAdapters(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return model
+	}
+	for name, options := range map[string]tessera.Options{"fits": {"rank": 4}, "wide": {"rank": 5}, "head": {"rank": 2, "on": "q_proj,lm_head"}} {
+		if err := registry.PublishLive(name, "m", live(options)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := registry.PublishSnapshot("file", "m", writeAdapter(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range []string{"none", "fits"} {
+		model := live(tessera.Options{"rank": 1})
+		if err := registry.PublishLive("other", base, model); kindOf(err) != inference.NotFound {
+			t.Errorf("over %s: found %v", base, err)
+		}
+		model.Close()
+	}
+	request := inference.Request{Prompt: inference.Text{Words: "hello"}, Options: inference.Options{"seed": 3, "max_tokens": 8}}
+	wanted, _ := all(t, use(t, registry, "m"), request)
+	for name, alone := range map[string]bool{"fits": false, "file": false, "wide": true, "head": true} {
+		for range []int{0, 1} { // another model is used between
+			model, err := registry.Open(context.Background(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info := model.Info(); info.Name != name || info.Base != "m" {
+				t.Errorf("found %+v", info)
+			}
+			if found, _ := all(t, model, request); textOf(found) != textOf(wanted) { // new adapters change nothing
+				t.Errorf("%s: found %q, wanted %q", name, textOf(found), textOf(wanted))
+			}
+			if err := registry.Unload(name); kindOf(err) != inference.Conflict {
+				t.Errorf("%s was unloaded under its user: %v", name, err)
+			}
+			model.Release()
+			if own := registry.slots[name].ready != nil; own != alone {
+				t.Errorf("%s has an engine of its own: %v, wanted %v", name, own, alone)
+			}
+			if err := registry.Unload(name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if found := len(registry.List()); found != 1 {
+		t.Errorf("%d names are listed, wanted the base", found)
+	}
+	opened := use(t, registry, "fits")
+	registry.RetractSnapshot("fits")
+	if _, err := registry.Open(context.Background(), "fits"); kindOf(err) != inference.NotFound {
+		t.Errorf("found %v of a name that is gone", err)
+	}
+	if found, _ := all(t, opened, request); textOf(found) != textOf(wanted) {
+		t.Error("a user of the name that is gone has another text")
+	}
+}
+
 func TestCancel(t *testing.T) {
 	registry := open(t, Config{Paths: []string{writeModel(t, t.TempDir(), "m")}})
 	model := use(t, registry, "m")

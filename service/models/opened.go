@@ -42,6 +42,9 @@ func (o *opened) Release() {
 		o.registry.mutex.Lock()
 		defer o.registry.mutex.Unlock()
 		o.slot.users--
+		if o.adapter != nil && o.adapter.users > 0 {
+			o.adapter.users--
+		}
 		o.slot.used = time.Now()
 	})
 }

@@ -34,7 +34,7 @@ func (r *Registry) Plan(ctx context.Context, name string) (json.RawMessage, erro
 	if err != nil {
 		return nil, serviceError(err)
 	}
-	defer model.Close()
+	defer s.source.close(model)
 	text, err := r.planFor(ctx, model, r.config.Engine)
 	if err != nil {
 		return nil, serviceError(err)

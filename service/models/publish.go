@@ -17,7 +17,7 @@ func (r *Registry) Source(name string) (tuning.Source, error) {
 	if err != nil {
 		return tuning.Source{}, err
 	}
-	if s.source.adapters != "" {
+	if s.source.isSnapshot() {
 		return tuning.Source{}, invalid("model", fmt.Sprintf("the model %q is a snapshot of a training: load its checkpoint", name))
 	}
 	r.mutex.Lock()

@@ -102,6 +102,7 @@ func (r *Registry) Close() {
 	defer r.loading.Unlock()
 	for _, s := range slots {
 		r.unload(s)
+		s.source.forget()
 	}
 	r.runtime.Close()
 }
@@ -112,7 +113,7 @@ func (r *Registry) List() []inference.Info {
 	defer r.mutex.Unlock()
 	var all []inference.Info
 	for _, name := range r.order {
-		if r.slots[name].source.adapters != "" {
+		if r.slots[name].source.isSnapshot() {
 			continue
 		}
 		all = append(all, r.slots[name].infoLocked())
@@ -137,18 +138,30 @@ func (r *Registry) Open(ctx context.Context, name string) (inference.Model, erro
 			r.mutex.Unlock()
 			return nil, &inference.Error{Kind: inference.Overloaded, Message: "the service is stopping"}
 		}
-		if s.ready != nil {
-			s.users++
-			loaded := s.ready
+		at, with := s, a
+		if s.over != nil {
+			at, with = r.slots[s.over.base], s.over
+			with.users++
+		}
+		if at.ready != nil {
+			at.users++
+			loaded := at.ready
 			r.mutex.Unlock()
-			opened := &opened{registry: r, slot: s, loaded: loaded, adapter: a}
+			opened := &opened{registry: r, slot: at, loaded: loaded, adapter: with}
 			if err := opened.prepare(); err != nil {
 				opened.Release()
+				if with != a {
+					r.standAlone(s, err)
+					continue
+				}
 				return nil, err
 			}
 			return opened, nil
 		}
-		load := s.beginLocked(r)
+		if with != a {
+			with.users--
+		}
+		load := at.beginLocked(r)
 		r.mutex.Unlock()
 		select {
 		case <-load.done:
@@ -181,7 +194,7 @@ func (r *Registry) find(name string) (*slot, *adapter, error) {
 func (r *Registry) namesLocked(most int) []string {
 	var names []string
 	for _, name := range append(append([]string{}, r.order...), sortedKeys(r.adapters)...) {
-		if s := r.slots[name]; s != nil && s.source.adapters != "" {
+		if s := r.slots[name]; s != nil && s.source.isSnapshot() {
 			continue
 		}
 		if len(names) == most {
@@ -211,6 +224,9 @@ func (r *Registry) Unload(name string) error {
 	defer r.loading.Unlock()
 	r.mutex.Lock()
 	users := s.users
+	if s.over != nil {
+		users = s.over.users
+	}
 	r.mutex.Unlock()
 	if users > 0 || !r.unloadUnused(s) {
 		return &inference.Error{Kind: inference.Conflict, Code: "model_in_use", Param: "model", RetryAfter: 5,
@@ -221,10 +237,11 @@ func (r *Registry) Unload(name string) error {
 
 func (r *Registry) unloadUnused(s *slot) bool {
 	r.mutex.Lock()
-	if s.users > 0 {
+	if s.users > 0 || s.over != nil && s.over.users > 0 {
 		r.mutex.Unlock()
 		return false
 	}
+	r.dropFromBaseLocked(s)
 	loaded := s.ready
 	s.ready = nil
 	r.forgetAdaptersLocked(s)

@@ -16,6 +16,7 @@ type slot struct {
 	users  int
 	used   time.Time // the end of the latest use
 	plan   *toldPlan // guarded by planning
+	over   *adapter  // of a snapshot that the base's engine serves; nil for others, and for one in an engine of its own
 }
 
 // load is one attempt to load a model, for which any number of requests wait.

@@ -104,11 +104,10 @@ func (s *Service) SaveForSampler(ctx context.Context, tenant, id string, given N
 		failure = order.check()
 	}
 	return s.submit(ctx, tenant, id, given, failure, func(ctx context.Context, one *run) (any, error) {
-		write := func(trainer Trainer, folder string) error { return trainer.SaveAdapters(ctx, folder) }
 		if order.Sampler >= 0 {
-			return s.saveEphemeral(ctx, one, order, write)
+			return s.saveEphemeral(ctx, one, order)
 		}
-		made, err := s.save(ctx, one, SamplerWeights, order, write)
+		made, err := s.save(ctx, one, SamplerWeights, order, func(trainer Trainer, folder string) error { return trainer.SaveAdapters(ctx, folder) })
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"tessera.dev/service/inference"
-	"tessera.dev/service/tuning"
 )
 
 // Sampler is what samples are asked of: a base, a checkpoint, or an ephemeral snapshot of a run.
@@ -14,9 +13,8 @@ type Sampler struct {
 	Tenant  string `json:"tenant"`
 	Session string `json:"session"`
 	Base    string `json:"base"`
-	Path    string `json:"path,omitempty"`   // of a checkpoint
-	Folder  string `json:"folder,omitempty"` // of an ephemeral one
-	Run     string `json:"run,omitempty"`    // likewise
+	Path    string `json:"path,omitempty"` // of a checkpoint
+	Run     string `json:"run,omitempty"`  // of an ephemeral one, whose weights are in memory
 	Digest  string `json:"digest"`
 
 	clients int64 // clones of the first client
@@ -25,7 +23,7 @@ type Sampler struct {
 // model returns the name that the sampler's weights have among the models.
 func (p *Sampler) model() string {
 	switch {
-	case p.Folder != "":
+	case p.Run != "":
 		return p.ID
 	case p.Path != "":
 		return p.Path
@@ -78,7 +76,7 @@ func (s *Service) resolve(ctx context.Context, made *Sampler) error {
 }
 
 func (s *Service) keepSampler(ctx context.Context, made *Sampler) error {
-	if made.Folder == "" { // an ephemeral one ends with the process
+	if made.Run == "" { // an ephemeral one ends with the process
 		if err := s.put(ctx, samplerRow, made.ID, made.Tenant, made.Session, made); err != nil {
 			return err
 		}
@@ -112,18 +110,24 @@ func (s *Service) Sampler(ctx context.Context, tenant, id string) (*Sampler, err
 
 // saveEphemeral makes a sampler of a run as it is now, which ends with its session or the service. Earlier ones of the run leave
 // the memory, and come back where they are asked.
-func (s *Service) saveEphemeral(ctx context.Context, one *run, order SaveOrder, write func(trainer Trainer, folder string) error) (any, error) {
-	made := &Sampler{ID: fmt.Sprintf("%s:sample:%d", one.Session, order.Sampler), Tenant: one.Tenant, Session: one.Session, Base: one.Base,
-		Folder: tuning.NewID("ephemeral-"), Run: one.ID}
+func (s *Service) saveEphemeral(ctx context.Context, one *run, order SaveOrder) (any, error) {
+	made := &Sampler{ID: fmt.Sprintf("%s:sample:%d", one.Session, order.Sampler), Tenant: one.Tenant, Session: one.Session, Base: one.Base, Run: one.ID}
 	if _, err := s.Sampler(ctx, one.Tenant, made.ID); err == nil {
 		return nil, &inference.Error{Kind: inference.Conflict, Code: "sampling_session_seq_id_reused", Param: "sampling_session_seq_id",
 			Message: fmt.Sprintf("sampling_session_seq_id %d of this session was used before", order.Sampler)}
 	}
-	if _, err := s.writeFolder(ctx, one, made.Folder, write); err != nil {
-		return nil, err
-	}
-	if err := s.config.Models.PublishSnapshot(made.model(), made.Base, s.folder(made.Folder)); err != nil {
-		s.removeFolder(made.Folder)
+	err := s.residence.enter(ctx, one, func(trainer Trainer) error {
+		weights, err := trainer.Live(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.config.Models.PublishLive(made.model(), made.Base, weights); err != nil {
+			weights.Close()
+			return err
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	s.mutex.Lock()
@@ -140,10 +144,7 @@ func (s *Service) saveEphemeral(ctx context.Context, one *run, order SaveOrder, 
 	return &SavedSampler{Sampler: made.ID}, s.keepSampler(ctx, made)
 }
 
-func (s *Service) dropEphemeral(one *Sampler) {
-	s.config.Models.RetractSnapshot(one.model())
-	s.removeFolder(one.Folder)
-}
+func (s *Service) dropEphemeral(one *Sampler) { s.config.Models.RetractSnapshot(one.model()) }
 
 // Join gives another client of a sampler a number, from 1 on.
 func (s *Service) Join(ctx context.Context, tenant, id string) (int64, error) {

@@ -332,7 +332,7 @@ func (s *Service) endSessions(now time.Time) {
 		for id, each := range s.samplers {
 			if each.Session == one.ID {
 				delete(s.samplers, id)
-				if each.Folder != "" {
+				if each.Run != "" {
 					ephemeral = append(ephemeral, each)
 				}
 			}

@@ -105,6 +105,8 @@ type Trainer interface {
 	LoadState(ctx context.Context, folder string, optimizer bool) error
 	// SaveAdapters writes the adapters to a folder, as PublishSnapshot takes them.
 	SaveAdapters(ctx context.Context, folder string) error
+	// Live gives the adapters as they are now, as PublishLive takes them: a copy in memory.
+	Live(ctx context.Context) (Live, error)
 	Bytes() int64
 	Close()
 }
@@ -116,6 +118,9 @@ type Base struct {
 	Head                          bool // has a head of its own, which takes adapters
 }
 
+// Live is the weights of a training in memory: the library's, of which this package knows nothing.
+type Live = interface{ Close() }
+
 // Trainers makes them.
 type Trainers interface {
 	Base(ctx context.Context, name string) (Base, error)
@@ -126,6 +131,7 @@ type Trainers interface {
 type Models interface {
 	inference.Models
 	PublishSnapshot(name, base, folder string) error
+	PublishLive(name, base string, weights Live) error // weights are closed with the name
 	RetractSnapshot(name string)
 	Unload(name string) error
 }

@@ -238,6 +238,26 @@ func TestCheckpointsOutliveTheServiceAndDoNotChange(t *testing.T) {
 	}
 }
 
+func TestAnEphemeralSamplerIsInMemory(t *testing.T) {
+	b := newBench(t, tinker.Config{})
+	run := b.run(0)
+	b.result(b.pass(run, 1, 2))
+	b.result(b.step(run, 2))
+	f, _ := b.SaveForSampler(context.Background(), tenant, run, at(3, "sampler"), tinker.SaveOrder{Sampler: 7}, nil)
+	saved := b.result(f).(*tinker.SavedSampler)
+	if found := b.told("live", "adapters"); !reflect.DeepEqual(found, []string{"live 1"}) || saved.Path != "" {
+		t.Fatalf("found %v and %+v, wanted the weights after a step, and no file", found, saved)
+	}
+	if entries, _ := os.ReadDir(b.store.Folder); len(entries) != 0 || !reflect.DeepEqual(b.models.Names(), []string{saved.Sampler}) {
+		t.Fatalf("%d folders were written; published are %v, wanted %s", len(entries), b.models.Names(), saved.Sampler)
+	}
+	f, err := b.Sample(context.Background(), tenant, saved.Sampler, at(0, "sample"), "", "", tinker.Prompt{Tokens: []int32{1}, Samples: 1, Temperature: 1, TopP: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.result(f)
+}
+
 func TestARunThatWasLostSaysSo(t *testing.T) {
 	b := newBench(t, tinker.Config{})
 	run := b.run(0)

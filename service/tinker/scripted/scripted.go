@@ -137,6 +137,15 @@ func (t *trainer) SaveAdapters(_ context.Context, folder string) error {
 	return t.write(folder)
 }
 
+func (t *trainer) Live(context.Context) (tinker.Live, error) {
+	t.all.note("live %d", t.steps)
+	return live{t.all}, nil
+}
+
+type live struct{ all *Trainers }
+
+func (l live) Close() { l.all.note("live closed") }
+
 func (t *trainer) LoadState(_ context.Context, folder string, optimizer bool) error {
 	text, err := os.ReadFile(filepath.Join(folder, "steps"))
 	if err == nil {
@@ -150,6 +159,7 @@ func (t *trainer) LoadState(_ context.Context, folder string, optimizer bool) er
 type Models struct {
 	mutex     sync.Mutex
 	Snapshots map[string]string
+	live      map[string]tinker.Live
 }
 
 // List gives the bases.
@@ -178,11 +188,29 @@ func (m *Models) PublishSnapshot(name, _, folder string) error {
 	return nil
 }
 
+// PublishLive notes a name, and the weights, which it closes with the name.
+func (m *Models) PublishLive(name, _ string, weights tinker.Live) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.Snapshots == nil {
+		m.Snapshots = map[string]string{}
+	}
+	if m.live == nil {
+		m.live = map[string]tinker.Live{}
+	}
+	m.Snapshots[name], m.live[name] = "", weights
+	return nil
+}
+
 // RetractSnapshot forgets one.
 func (m *Models) RetractSnapshot(name string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	delete(m.Snapshots, name)
+	if weights := m.live[name]; weights != nil {
+		weights.Close()
+		delete(m.live, name)
+	}
 }
 
 // Names are those of the snapshots.

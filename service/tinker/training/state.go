@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"tessera.dev/service/inference"
+	"tessera.dev/service/tinker"
 	"tessera.dev/tessera"
 )
 
@@ -32,6 +33,22 @@ func (t *trainer) LoadState(ctx context.Context, folder string, optimizer bool) 
 	}
 	t.origin = nil // its folder may go
 	return nil
+}
+
+// Live is a model of the base with the adapters as they are.
+func (t *trainer) Live(ctx context.Context) (tinker.Live, error) {
+	if err := t.prepare(ctx); err != nil {
+		return nil, err
+	}
+	model, err := t.trainers.adapted(t.base, t.adapters)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.library.Store(model); err != nil {
+		model.Close()
+		return nil, said(err, "path")
+	}
+	return model, nil
 }
 
 // SaveAdapters writes the adapters as PEFT has them.

@@ -227,11 +227,17 @@ func (t *Trainers) New(_ context.Context, name string, adapters tinker.Adapters)
 	if err != nil {
 		return nil, err
 	}
-	model, err := found.model.WithAdapters(tessera.Options{"rank": adapters.Rank, "alpha": t.config.Alpha, "on": found.on(adapters)})
+	model, err := t.adapted(found, adapters)
 	if err != nil {
-		return nil, said(err, "lora_config")
+		return nil, err
 	}
 	return &trainer{trainers: t, base: found, model: model, adapters: adapters}, nil
+}
+
+// adapted is a base with new adapters.
+func (t *Trainers) adapted(found *base, adapters tinker.Adapters) (*tessera.Model, error) {
+	model, err := found.model.WithAdapters(tessera.Options{"rank": adapters.Rank, "alpha": t.config.Alpha, "on": found.on(adapters)})
+	return model, said(err, "lora_config")
 }
 
 // said turns an error of the library into one for the client's eyes.

@@ -235,6 +235,35 @@ func TestTheHeadGetsAdaptersWhereItHasItsOwn(t *testing.T) {
 			t.Fatalf("token %d: the trainer has %v, the sampler %v", i, value, scores.LogProbs[i])
 		}
 	}
+	live, err := one.Live(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	served, err := tessera.NewEngine(all.runtime, all.bases["small"].model, tessera.Options{"devices": "cpu:1", "sequences": 1, "adapters": 1,
+		"adapter_rank": one.adapters.Rank, "adapter_on": "blocks,head"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	number, err := served.LoadAdapterFromModel(live.(*tessera.Model))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if request, err = served.SubmitTokens(append(append([]int32{}, scored[0].Tokens...), scored[0].Labels[len(scored[0].Labels)-1]), tessera.Options{"score_from": 1, "adapter": number}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := request.Text(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if scores, err = served.Scores(request.Number()); err != nil {
+		t.Fatal(err)
+	}
+	for i, value := range trained[0] {
+		if math.Abs(float64(value-scores.LogProbs[i])) > 1e-5 { // as above
+			t.Fatalf("token %d: the trainer has %v, the base's engine %v", i, value, scores.LogProbs[i])
+		}
+	}
 	read, err := loaded.Parameters()
 	if err != nil || len(read) != len(names) {
 		t.Fatalf("%d parameters were loaded, wanted %d", len(read), len(names))
