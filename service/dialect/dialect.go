@@ -103,8 +103,11 @@ type Content struct {
 	Name   string // for the client's disk; not trusted
 }
 
-// Errors is a dialect's form of errors: the status, and the body as JSON.
-type Errors func(failure *inference.Error) (status int, body []byte)
+// Errors is a dialect's form of errors: the status, and the body as JSON. request is the RequestID of the call.
+type Errors func(failure *inference.Error, request string) (status int, body []byte)
+
+// RequestID is the name of a call with this ID, which all replies have in the headers request-id and x-request-id.
+func RequestID(id string) string { return "req_" + id }
 
 // Dialect has the paths of a wire format, each with the functions that serve it.
 type Dialect struct {

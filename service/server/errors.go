@@ -17,7 +17,7 @@ var kindTypes = map[inference.Kind]string{inference.Invalid: "invalid_request_er
 	inference.Forbidden: "permission_error", inference.Limited: "rate_limit_error", inference.Unsupported: "invalid_request_error"}
 
 // plainErrors is the form of errors where no dialect has one: OpenAI's, which most clients read.
-func plainErrors(failure *inference.Error) (int, []byte) {
+func plainErrors(failure *inference.Error, _ string) (int, []byte) {
 	kind := kindTypes[failure.Kind]
 	if kind == "" {
 		kind = "server_error"
@@ -65,7 +65,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, form dialect.Error
 	if form == nil {
 		form = plainErrors
 	}
-	status, body := form(failure)
+	status, body := form(failure, w.Header().Get("Request-Id"))
 	if failure.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(failure.RetryAfter))
 	}

@@ -52,8 +52,8 @@ func (s *Server) serve(plain http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	id := newID()
-	header.Set("X-Request-Id", "req_"+id)
-	header.Set("Request-Id", "req_"+id) // Anthropic's name
+	header.Set("X-Request-Id", dialect.RequestID(id))
+	header.Set("Request-Id", dialect.RequestID(id)) // Anthropic's name
 	tenant := ""
 	defer func() {
 		if found := recover(); found != nil {

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"tessera.dev/service/dialect"
+	"tessera.dev/service/inference"
 	"tessera.dev/service/keys"
 	"tessera.dev/service/metrics"
 )
@@ -209,6 +211,31 @@ func TestFailures(t *testing.T) {
 	}
 	if reply := talk(t, address, post("/texts", whole), 200*time.Millisecond); !strings.Contains(reply, "500 ") {
 		t.Errorf("whole: found %q", reply)
+	}
+}
+
+// Replies of all kinds name the request, whole and streamed ones by two headers, and errors in the form of a dialect that wants it.
+func TestRequestIDs(t *testing.T) {
+	named := fakeDialect()
+	named.Endpoints[0].Errors = func(failure *inference.Error, request string) (int, []byte) {
+		return failure.Kind.Status(), []byte(`"` + request + `"`)
+	}
+	_, address := start(t, &fakeModels{words: 1, word: "x"}, func(c *Config) { c.Dialects = []dialect.Dialect{named} })
+	seen := map[string]bool{}
+	for name, sent := range map[string]string{
+		"whole": post("/texts", whole), "streamed": post("/texts", streamed), "plain": get("/things/1"), "no path": get("/none"),
+		"refused": post("/texts", `{"model":"other"}`), "malformed": post("/texts", `{`), "health": get("/health"),
+	} {
+		reply := talk(t, address, sent, 150*time.Millisecond)
+		found := regexp.MustCompile(`\r\nRequest-Id: (req_[0-9A-Za-z]{24})\r\n`).FindStringSubmatch(reply)
+		if found == nil || !strings.Contains(reply, "\r\nX-Request-Id: "+found[1]+"\r\n") || seen[found[1]] {
+			t.Errorf("%s: found %q", name, reply)
+			continue
+		}
+		seen[found[1]] = true
+		if (name == "refused" || name == "malformed") && !strings.HasSuffix(reply, `"`+found[1]+`"`) {
+			t.Errorf("%s: found %q, wanted the body to name %s", name, reply, found[1])
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusMethodNotAllowed
 		w.Header().Set("Allow", allowed)
 	}
-	_, text := openai.Errors(&inference.Error{Kind: inference.NotFound, Message: r.Method + " " + r.URL.Path + " is no endpoint"})
+	_, text := openai.Errors(&inference.Error{Kind: inference.NotFound, Message: r.Method + " " + r.URL.Path + " is no endpoint"}, dialect.RequestID(ID))
 	write(w, status, "application/json", text)
 }
 
@@ -102,7 +102,7 @@ func fail(w http.ResponseWriter, form dialect.Errors, err error) {
 	if !errors.As(err, &failure) {
 		failure = &inference.Error{Kind: inference.Internal, Message: err.Error()}
 	}
-	status, body := form(failure)
+	status, body := form(failure, dialect.RequestID(ID))
 	write(w, status, "application/json", body)
 }
 

@@ -118,7 +118,7 @@ func call(d dialect.Dialect, method, target, body string, header http.Header) (i
 		reply, err := plain.Reply(&dialect.Call{Header: header, Path: path, Query: request.URL.Query(), Body: []byte(body), Names: names,
 			Context: context.Background(), Tenant: "ada"}, nil, nil)
 		if err != nil {
-			status, text := plain.Errors(err.(*inference.Error))
+			status, text := plain.Errors(err.(*inference.Error), "req_1")
 			return status, string(text)
 		}
 		return 200, string(wire.JSON(reply))

@@ -180,6 +180,6 @@ func (x *exchange) reason() string {
 }
 
 func (x *exchange) Broken(failure *inference.Error) []byte {
-	x.emit("error", newErrorBody(failure))
+	x.emit("error", newErrorBody(failure, dialect.RequestID(x.id)))
 	return x.take()
 }

@@ -33,7 +33,7 @@ func batches(*dialect.Call, inference.Models, <-chan struct{}) (any, error) {
 type errorBody struct {
 	Type      string      `json:"type"`
 	Error     errorDetail `json:"error"`
-	RequestID *string     `json:"request_id"`
+	RequestID string      `json:"request_id"`
 }
 
 type errorDetail struct {
@@ -63,7 +63,7 @@ var errorTypes = map[inference.Kind]string{
 // statusOverloaded is Anthropic's own.
 const statusOverloaded = 529
 
-func newErrorBody(failure *inference.Error) errorBody {
+func newErrorBody(failure *inference.Error, request string) errorBody {
 	kind := errorTypes[failure.Kind]
 	if kind == "" {
 		kind = "api_error"
@@ -72,16 +72,16 @@ func newErrorBody(failure *inference.Error) errorBody {
 	if failure.Code != "" {
 		detail.Details = &errorDetails{failure.Code}
 	}
-	return errorBody{Type: "error", Error: detail}
+	return errorBody{Type: "error", Error: detail, RequestID: request}
 }
 
-// Errors is the form {"type": "error", "error": {"type", "message", "details"}}.
-func Errors(failure *inference.Error) (status int, body []byte) {
+// Errors is the form {"type": "error", "error": {"type", "message", "details"}, "request_id"}.
+func Errors(failure *inference.Error, request string) (status int, body []byte) {
 	status = failure.Kind.Status()
 	if failure.Kind == inference.Overloaded {
 		status = statusOverloaded
 	}
-	return status, wire.JSON(newErrorBody(failure))
+	return status, wire.JSON(newErrorBody(failure, request))
 }
 
 func countTokens(call *dialect.Call, models inference.Models, done <-chan struct{}) (any, error) {

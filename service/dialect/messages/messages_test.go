@@ -63,14 +63,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 
 func TestErrorsHaveAnthropicsTypes(t *testing.T) {
 	for kind, wanted := range map[inference.Kind]string{
-		inference.Unauthenticated: `401 {"type":"error","error":{"type":"authentication_error","message":"m"},"request_id":null}`,
-		inference.TooLarge:        `413 {"type":"error","error":{"type":"request_too_large","message":"m"},"request_id":null}`,
-		inference.Limited:         `429 {"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":null}`,
-		inference.Overloaded:      `529 {"type":"error","error":{"type":"overloaded_error","message":"m"},"request_id":null}`,
-		inference.Internal:        `500 {"type":"error","error":{"type":"api_error","message":"m"},"request_id":null}`,
-		inference.Unsupported:     `400 {"type":"error","error":{"type":"invalid_request_error","message":"m"},"request_id":null}`,
+		inference.Unauthenticated: `401 {"type":"error","error":{"type":"authentication_error","message":"m"},"request_id":"req_1"}`,
+		inference.TooLarge:        `413 {"type":"error","error":{"type":"request_too_large","message":"m"},"request_id":"req_1"}`,
+		inference.Limited:         `429 {"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`,
+		inference.Overloaded:      `529 {"type":"error","error":{"type":"overloaded_error","message":"m"},"request_id":"req_1"}`,
+		inference.Internal:        `500 {"type":"error","error":{"type":"api_error","message":"m"},"request_id":"req_1"}`,
+		inference.Unsupported:     `400 {"type":"error","error":{"type":"invalid_request_error","message":"m"},"request_id":"req_1"}`,
 	} {
-		status, body := Errors(&inference.Error{Kind: kind, Message: "m"})
+		status, body := Errors(&inference.Error{Kind: kind, Message: "m"}, "req_1")
 		if found := fmt.Sprint(status, " ", string(body)); found != wanted {
 			t.Errorf("%s; wanted %s", found, wanted)
 		}

@@ -65,6 +65,6 @@ type errorBody struct {
 }
 
 // Errors is the form {"error": text}.
-func Errors(failure *inference.Error) (status int, body []byte) {
+func Errors(failure *inference.Error, _ string) (status int, body []byte) {
 	return failure.Kind.Status(), wire.JSON(errorBody{failure.Message})
 }

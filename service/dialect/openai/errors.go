@@ -32,7 +32,7 @@ var errorTypes = map[inference.Kind]struct{ name, code string }{
 }
 
 // Errors returns an error's status and its body {"error": {"message", "type", "param", "code"}}, always with all four members.
-func Errors(failure *inference.Error) (status int, body []byte) {
+func Errors(failure *inference.Error, _ string) (status int, body []byte) {
 	kind := errorTypes[failure.Kind]
 	if kind.name == "" {
 		kind.name = "server_error"
@@ -56,6 +56,6 @@ func textOrNull(text string) *string {
 
 // Broken returns the end of a stream after an error in its middle: an event with the error, and Done.
 func Broken(failure *inference.Error) []byte {
-	_, body := Errors(failure)
+	_, body := Errors(failure, "")
 	return append(event(body), Done...)
 }

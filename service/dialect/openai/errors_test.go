@@ -24,7 +24,7 @@ func TestErrorsHaveTheirTypeAndAllFour(t *testing.T) {
 		{inference.Error{Kind: 426}, 426, `{"error":{"message":"","type":"invalid_request_error","param":null,"code":null}}`},
 		{inference.Error{Kind: 599}, 599, `{"error":{"message":"","type":"server_error","param":null,"code":null}}`},
 	} {
-		status, body := Errors(&each.failure)
+		status, body := Errors(&each.failure, "req_1")
 		if status != each.status || string(body) != each.wanted {
 			t.Errorf("found %d %s\nwanted %d %s", status, body, each.status, each.wanted)
 		}

@@ -101,7 +101,7 @@ func Alias(given ...dialect.Dialect) (made dialect.Dialect) {
 const aliasPrefix = "/oai/api"
 
 // errorBody is the form of errors that the SDK shows.
-func errorBody(failure *inference.Error) (int, []byte) {
+func errorBody(failure *inference.Error, _ string) (int, []byte) {
 	body, _ := json.Marshal(map[string]any{"detail": failure.Message, "code": failure.Code, "param": failure.Param, "category": category(failure)})
 	return failure.Kind.Status(), body
 }

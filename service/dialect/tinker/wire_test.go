@@ -78,7 +78,7 @@ func (c *client) call(method, path string, header http.Header, body []byte) (int
 			if !errors.As(err, &known) {
 				c.t.Fatalf("%s: %v is no error for a client", path, err)
 			}
-			return p.Errors(known)
+			return p.Errors(known, "req_1")
 		}
 		if raw, ok := reply.(dialect.Bytes); ok {
 			return 200, raw.Body
