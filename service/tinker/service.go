@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"tessera.dev/service/inference"
-	"tessera.dev/service/tuning"
 )
 
 // Service is trainings by primitives. Any goroutine.
@@ -173,7 +172,7 @@ func (s *Service) keepHouse() {
 		case now := <-tick.C:
 			s.dropFutures(now)
 			s.dropSamples(now)
-			s.endSessions(now)
+			s.endSilent(now)
 			s.flushUsage(s.life)
 			if err := s.dropExpired(s.life, now); err != nil && s.life.Err() == nil {
 				s.config.Log("warning", "checkpoints that expired stay", map[string]any{"error": err.Error()})
@@ -210,144 +209,4 @@ func missing(kind, id string) error {
 func isMissing(err error) bool {
 	var known *inference.Error
 	return errors.As(err, &known) && known.Kind == inference.NotFound
-}
-
-// Session is a client's process.
-type Session struct {
-	ID       string            `json:"id"`
-	Tenant   string            `json:"tenant"`
-	Name     string            `json:"name,omitempty"`
-	Tags     []string          `json:"tags,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Created  int64             `json:"created"`
-	Ended    bool              `json:"ended,omitempty"`
-
-	beat time.Time
-}
-
-// NewSession begins one. key makes it safe to repeat; "" for none.
-func (s *Service) NewSession(ctx context.Context, tenant, key string, given Session) (string, error) {
-	given.Tenant, given.Created, given.beat = tenant, time.Now().Unix(), time.Now()
-	given.ID = tuning.NewID("session-")
-	if key != "" {
-		given.ID = "session-" + digestOf("session", tenant, key)[:24]
-		var known Session
-		if err := s.get(ctx, sessionRow, given.ID, tenant, &known); err == nil {
-			return known.ID, nil
-		}
-	}
-	if err := s.put(ctx, sessionRow, given.ID, tenant, "", given); err != nil {
-		return "", err
-	}
-	s.mutex.Lock()
-	s.sessions[given.ID] = &given
-	s.mutex.Unlock()
-	return given.ID, nil
-}
-
-// session finds one that has not ended, and counts as a heartbeat.
-func (s *Service) session(ctx context.Context, tenant, id string) (*Session, error) {
-	s.mutex.Lock()
-	found := s.sessions[id]
-	s.mutex.Unlock()
-	if found == nil {
-		read := &Session{}
-		if err := s.get(ctx, sessionRow, id, tenant, read); err != nil {
-			return nil, err
-		}
-		s.mutex.Lock()
-		if found = s.sessions[id]; found == nil {
-			s.sessions[id], found = read, read
-		}
-		s.mutex.Unlock()
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if found.Tenant != tenant {
-		return nil, missing(sessionRow, id)
-	}
-	if found.Ended {
-		return nil, &inference.Error{Kind: gone, Code: "session_ended", Param: "session_id", Message: "the session has ended; begin a new one"}
-	}
-	found.beat = time.Now()
-	return found, nil
-}
-
-// Heartbeat keeps a session alive.
-func (s *Service) Heartbeat(ctx context.Context, tenant, id string) error {
-	_, err := s.session(ctx, tenant, id)
-	return err
-}
-
-// Session describes one, with the ids of its runs and samplers.
-func (s *Service) Session(ctx context.Context, tenant, id string) (found Session, runs, samplers []string, err error) {
-	if err := s.get(ctx, sessionRow, id, tenant, &found); err != nil {
-		return found, nil, nil, err
-	}
-	for _, each := range []struct {
-		kind string
-		ids  *[]string
-	}{{runRow, &runs}, {samplerRow, &samplers}} {
-		rows, _, err := s.config.Store.Rows(ctx, RowQuery{Kind: each.kind, Tenant: tenant, Parent: id})
-		if err != nil {
-			return found, nil, nil, err
-		}
-		*each.ids = []string{}
-		for _, row := range rows {
-			*each.ids = append(*each.ids, row.ID)
-		}
-	}
-	return found, runs, samplers, nil
-}
-
-// Sessions lists ids, the newest first.
-func (s *Service) Sessions(ctx context.Context, tenant string, limit, offset int) ([]string, error) {
-	rows, _, err := s.config.Store.Rows(ctx, RowQuery{Kind: sessionRow, Tenant: tenant, Limit: limit, Offset: offset})
-	ids := []string{}
-	for _, row := range rows {
-		ids = append(ids, row.ID)
-	}
-	return ids, err
-}
-
-// endSessions ends those whose client is gone: their trainers leave the memory, and their ephemeral samplers go.
-func (s *Service) endSessions(now time.Time) {
-	s.mutex.Lock()
-	var ended []*Session
-	for id, one := range s.sessions {
-		if now.Sub(one.beat) > s.config.SessionTime {
-			delete(s.sessions, id)
-			one.Ended = true
-			ended = append(ended, one)
-		}
-	}
-	var runs []*run
-	var ephemeral []*Sampler
-	for _, one := range ended {
-		for _, each := range s.runs {
-			if each.Session == one.ID {
-				runs = append(runs, each)
-			}
-		}
-		for id, each := range s.samplers {
-			if each.Session == one.ID {
-				delete(s.samplers, id)
-				if each.Run != "" {
-					ephemeral = append(ephemeral, each)
-				}
-			}
-		}
-	}
-	s.mutex.Unlock()
-	for _, one := range ended {
-		if err := s.put(s.life, sessionRow, one.ID, one.Tenant, "", one); err != nil {
-			s.config.Log("warning", "session's end is not kept", map[string]any{"error": err.Error()})
-		}
-	}
-	for _, one := range runs {
-		s.residence.abandon(s.life, one)
-	}
-	for _, one := range ephemeral {
-		s.dropEphemeral(one)
-	}
 }

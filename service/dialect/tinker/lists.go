@@ -59,6 +59,24 @@ func (s *service) session(call *dialect.Call) (any, error) {
 	return made, err
 }
 
+// finishSession ends a session as its client says.
+func (s *service) finishSession(call *dialect.Call) (any, error) {
+	given, err := fields.Body(call.Body)
+	if err != nil {
+		return nil, err
+	}
+	var finish tinker.Finish
+	reason := given.NeedObject("reason")
+	reason.NeedText("type")
+	finish.Reason, _ = reason.Choice("type", "success", "errored", "interrupted")
+	_ = reason.Done()
+	finish.Detail, _ = given.Text("detail")
+	if err := given.Done(); err != nil {
+		return nil, err
+	}
+	return map[string]any{}, s.work.FinishSession(call.Context, call.Tenant, call.Names["id"], finish)
+}
+
 // info describes a run. lora_config says which weights really have adapters.
 func (s *service) info(call *dialect.Call) (any, error) {
 	given, err := body(call, "get_info")
@@ -260,6 +278,31 @@ func (s *service) usage(call *dialect.Call) (any, error) {
 		sessions[one.Session] = map[string]any{}
 	}
 	return map[string]any{"data": data, "sessions": sessions}, nil
+}
+
+// storage sums the checkpoints of the caller. They cost nothing here.
+func (s *service) storage(call *dialect.Call) (any, error) {
+	query := openai.NewQuery(call.Query)
+	if query.Text("project_id") != "" {
+		query.Fail("project_id", fields.NotServed, "is given; there are no projects here")
+	}
+	if err := query.Done(); err != nil {
+		return nil, err
+	}
+	found, _, err := s.work.Checkpoints(call.Context, call.Tenant, "", 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	bytes := int64(0)
+	for i := range found {
+		bytes += found[i].Bytes
+	}
+	data := []any{}
+	if len(found) > 0 {
+		data = append(data, map[string]any{"user_name": call.Tenant, "checkpoint_count": len(found), "size_bytes": bytes,
+			"size_gigabytes": float64(bytes) / 1e9})
+	}
+	return map[string]any{"data": data}, nil
 }
 
 func usageEvent(one tinker.Count) map[string]any {

@@ -54,7 +54,7 @@ func New(work *tinker.Service) dialect.Dialect {
 	}{
 		{"GET", "", "/healthz", s.health}, {"POST", "", "/client/config", s.config}, {"POST", "", "/client/dynamic_config", s.dynamicConfig},
 		{"POST", "", "/telemetry", s.telemetry}, {"POST", "", "/create_session", s.createSession}, {"POST", "", "/session_heartbeat", s.heartbeat},
-		{"GET", "", "/sessions", s.sessions}, {"GET", "", "/sessions/{id}", s.session},
+		{"GET", "", "/sessions", s.sessions}, {"GET", "", "/sessions/{id}", s.session}, {"POST", "", "/sessions/{id}/finish", s.finishSession},
 		{"POST", training, "/create_model", s.createModel}, {"POST", training, "/unload_model", s.unloadModel}, {"POST", training, "/get_info", s.info},
 		{"POST", training, "/optim_step", s.step}, {"POST", training, "/save_weights", s.save},
 		{"POST", training, "/save_weights_for_sampler", s.saveForSampler}, {"POST", training, "/load_weights", s.load},
@@ -67,7 +67,7 @@ func New(work *tinker.Service) dialect.Dialect {
 		{"POST", training, "/training_runs/{run}/checkpoints/{kind}/{name}/publish", s.publish},
 		{"DELETE", training, "/training_runs/{run}/checkpoints/{kind}/{name}/publish", s.unpublish},
 		{"PUT", training, "/training_runs/{run}/checkpoints/{kind}/{name}/ttl", s.setLife},
-		{"GET", "", "/billing/usage/events", s.usage},
+		{"GET", "", "/billing/usage/events", s.usage}, {"GET", "", "/billing/usage/checkpoints/current", s.storage},
 	} {
 		plain(one.method, one.scope, one.path, one.reply)
 	}
