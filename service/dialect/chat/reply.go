@@ -57,10 +57,11 @@ type chunk struct {
 	Model   string        `json:"model"`
 	Choices []chunkChoice `json:"choices"`
 	Usage   any           `json:"usage,omitempty"` // null in all but the last, where it is asked for
+	Timings *timings      `json:"timings,omitempty"`
 }
 
 func (x *exchange) chunk(choices ...chunkChoice) []byte {
-	made := chunk{x.id, "chat.completion.chunk", x.created, x.model, choices, nil}
+	made := chunk{ID: x.id, Object: "chat.completion.chunk", Created: x.created, Model: x.model, Choices: choices}
 	switch {
 	case x.streaming.CountsUsage:
 		made.Usage = x.usage
@@ -159,16 +160,22 @@ func (x *exchange) named(text string) (content, short *string) {
 	return content, short
 }
 
-// End is the usage where it is asked for, and the mark of the end.
+// End is the usage and the timings where they are asked for, and the mark of the end.
 func (x *exchange) End(usage []inference.Usage) []byte {
 	x.usage = openai.SumUsage(usage)
+	if x.timed {
+		x.timings = newTimings(usage)
+	}
 	if !x.streaming.Streamed {
 		return nil
 	}
-	if !x.streaming.TellsUsage {
+	if !x.streaming.TellsUsage && !x.timed {
 		return []byte(openai.Done)
 	}
-	last := chunk{x.id, "chat.completion.chunk", x.created, x.model, []chunkChoice{}, x.usage}
+	last := chunk{x.id, "chat.completion.chunk", x.created, x.model, []chunkChoice{}, nil, x.timings}
+	if x.streaming.TellsUsage {
+		last.Usage = x.usage
+	}
 	return append(openai.Event(last), openai.Done...)
 }
 
@@ -196,11 +203,12 @@ type completion struct {
 	Model   string        `json:"model"`
 	Choices []wholeChoice `json:"choices"`
 	Usage   openai.Usage  `json:"usage"`
+	Timings *timings      `json:"timings,omitempty"`
 }
 
 // Whole is the reply in one piece.
 func (x *exchange) Whole() []byte {
-	made := completion{x.id, "chat.completion", x.created, x.model, []wholeChoice{}, x.usage}
+	made := completion{x.id, "chat.completion", x.created, x.model, []wholeChoice{}, x.usage, x.timings}
 	for i := range x.choices {
 		text := &x.choices[i]
 		whole := wholeChoice{Index: i, Finish: text.finish}

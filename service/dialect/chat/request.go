@@ -51,12 +51,14 @@ type exchange struct {
 
 	streaming   openai.Streaming
 	probable    bool // log probabilities are told
+	timed       bool // timings are told
 	oneCall     bool
 	noReasoning bool
 	reasoning   Reasoning
 
 	choices []choice
 	usage   openai.Usage
+	timings *timings
 }
 
 func decode(call *dialect.Call, settings Settings) (dialect.Exchange, error) {
@@ -139,6 +141,7 @@ func (x *exchange) readPrompt(body *fields.Object) {
 // readReply reads what is told of the texts.
 func (x *exchange) readReply(body *fields.Object) {
 	x.streaming = openai.ReadStreaming(body)
+	x.timed, _ = body.Flag("timings_per_token")
 	x.probable, _ = body.Flag("logprobs")
 	likeliest, _ := body.Integer("top_logprobs", 0, openai.MostLikeliest)
 	if likeliest > 0 { // asks for both
