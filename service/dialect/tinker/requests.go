@@ -63,16 +63,24 @@ func metadata(given *fields.Object, name string) map[string]string {
 func (s *service) health(*dialect.Call) (any, error) { return map[string]string{"status": "ok"}, nil }
 
 // config are the flags of the SDK: batches as protobuf, which its older versions send where it is set.
-func (s *service) config(*dialect.Call) (any, error) {
-	return map[string]any{"pjwt_auth_enabled": false, "proto_write_fwdbwd": false, "proto_compress_fwdbwd": false, "parallel_fwdbwd_chunks": true}, nil
+func (s *service) config(call *dialect.Call) (any, error) {
+	return map[string]any{"pjwt_auth_enabled": false, "proto_write_fwdbwd": false, "proto_compress_fwdbwd": false, "parallel_fwdbwd_chunks": true},
+		checkObject(call)
 }
 
-func (s *service) dynamicConfig(*dialect.Call) (any, error) {
-	return map[string]any{"sample_cancel_enabled": true}, nil
+func (s *service) dynamicConfig(call *dialect.Call) (any, error) {
+	return map[string]any{"sample_cancel_enabled": true}, checkObject(call)
 }
 
-func (s *service) telemetry(*dialect.Call) (any, error) {
-	return map[string]string{"status": "accepted"}, nil
+// telemetry is dropped.
+func (s *service) telemetry(call *dialect.Call) (any, error) {
+	return map[string]string{"status": "accepted"}, checkObject(call)
+}
+
+// checkObject refuses a body that is no object. Its members have no effect.
+func checkObject(call *dialect.Call) error {
+	_, err := fields.Body(call.Body)
+	return err
 }
 
 func (s *service) createSession(call *dialect.Call) (any, error) {
