@@ -41,10 +41,12 @@ func (q *Query) Text(name string) string {
 	return given[0]
 }
 
+func (q *Query) has(name string) bool { return len(q.values[name]) > 0 }
+
 // Integer returns a parameter as an integer in [least, most], `otherwise` if it is absent. One outside the range is an error.
 func (q *Query) Integer(name string, otherwise, least, most int) int {
 	text := q.Text(name)
-	if text == "" {
+	if !q.has(name) {
 		return otherwise
 	}
 	value, err := strconv.Atoi(text)
@@ -67,7 +69,7 @@ func (q *Query) Choice(name string, words ...string) string {
 			return word
 		}
 	}
-	if text != "" {
+	if q.has(name) {
 		q.Fail(name, fields.InvalidValue, "is %q; one of %s is wanted", text, strings.Join(words, ", "))
 	}
 	return words[0]
