@@ -111,6 +111,10 @@ struct OpDef {
   // The operand [R, ...] that holds state of sequences, a row for each, which the op reads and updates in place. -1: none.
   int row_state = -1;
 
+  // The operand that holds a running sum over calls, to which the op adds: over micro-batches the result of one call is the
+  // operand of the next. -1: none.
+  int sums_into = -1;
+
   // Output 0 is input 0 in the element type of attribute dtype.
   bool is_cast = false;
 

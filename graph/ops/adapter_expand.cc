@@ -4,7 +4,7 @@
 // which are 0, do not change it ("SGMV expand", Punica, Chen et al., 2023). A factor alpha / rank is part of b.
 // low [..., R] f32 or f64 (of adapter_shrink), b [S, R, N], adapter [...] i32, base [..., N] -> [..., N] as base.
 // b is of low's type, bf16 or f16; base of any float type that combines with low. Jointly linear in low and base.
-// For serving: no gradient.
+// b trains in low's type. Gradients of low and base of a token depend on that token alone too.
 #include "graph/base/text.h"
 #include "graph/ops/adapter_support.h"
 
@@ -30,6 +30,15 @@ Inferred infer(Types in, Attrs) {
   return std::vector<TensorType>{in[3]};
 }
 
+Status vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  if (b.needs_grad(3)) TSR_RETURN_IF_ERROR(b.set_input_grad(3, *dy));
+  TSR_RETURN_IF_ERROR(
+      set_grad(b, 0, [&] { return b.emit("adapter_shrink", {*dy, b.input(1), b.input(2)}); }));
+  return set_factors_grad(b, kName, "b", b.input(0), b.input_type(0).dtype, *dy);
+}
+
 ShardingRule sharding(const OpView& view) {
   const std::string tokens = leading_letters(view.inputs[0].shape.rank() - 1, "srn");
   return make_rule(tokens + "r,srn," + tokens + "," + tokens + "n->" + tokens + "n", {{0, 3}}, "sr");
@@ -40,6 +49,6 @@ OpCost cost(const OpView& view) { return adapter_product_cost(view, last_extent(
 }  // namespace
 
 extern const OpDef kAdapterExpand = {
-    .name = kName, .infer = infer, .sharding = sharding, .cost = cost, .in_place = kInPlace};
+    .name = kName, .infer = infer, .vjp = vjp, .sharding = sharding, .cost = cost, .in_place = kInPlace};
 
 }  // namespace tessera

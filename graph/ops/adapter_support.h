@@ -1,4 +1,5 @@
-// Shared by adapter_shrink and adapter_expand: products of tokens with the factors [S, R, C] of low-rank adapters in S slots.
+// Shared by adapter_shrink, adapter_expand and adapter_outer: products of tokens with the factors [S, R, C] of low-rank adapters
+// in S slots.
 #pragma once
 
 #include "graph/base/text.h"
@@ -23,6 +24,19 @@ inline OpCost adapter_product_cost(const OpView& view, int64_t columns) {
   const auto slots = static_cast<double>(factors[0]);
   if (slots > tokens) cost.bytes_read -= static_cast<double>(bytes(view.inputs[1])) * (1 - tokens / slots);
   return cost;
+}
+
+// The gradient of the factors, operand 1: the sum over each slot's tokens of low [..., R] times wide [..., C].
+inline Status set_factors_grad(VjpBuilder& b, std::string_view op, std::string_view name, TensorId low, DType low_dtype,
+                               TensorId wide) {
+  return set_grad(b, 1, [&]() -> Result<TensorId> {
+    if (b.input_type(1).dtype != low_dtype)
+      return Status(StatusCode::kInvalidArgument,
+                    format("{}: operand 1 ({}) is {}, its gradient wants {}: train factors of that type", op, name,
+                           b.input_type(1), to_text(low_dtype)));
+    TSR_ASSIGN_OR_RETURN(const TensorId zeros, b.emit("zeros_like", {b.input(1)}));
+    return b.emit("adapter_outer", {low, wide, b.input(2), zeros});
+  });
 }
 
 }  // namespace tessera::ops

@@ -14,6 +14,8 @@ extern const OpDef kAdamw8UpdateStochastic;
 extern const OpDef kAdamwUpdate;
 extern const OpDef kAdamwUpdateStochastic;
 extern const OpDef kAdapterExpand;
+extern const OpDef kAdapterOuter;
+extern const OpDef kAdapterOuterPart;
 extern const OpDef kAdapterRowSquares;
 extern const OpDef kAdapterShrink;
 extern const OpDef kAdd;
@@ -175,6 +177,8 @@ std::span<const OpDef* const> table() {
       &kAdamwUpdate,
       &kAdamwUpdateStochastic,
       &kAdapterExpand,
+      &kAdapterOuter,
+      &kAdapterOuterPart,
       &kAdapterRowSquares,
       &kAdapterShrink,
       &kAdd,

@@ -59,6 +59,7 @@ TEST_CASE("columns_that_depend_on_others_come_with_them") {
     if (op->context.added_operands != nullptr) CHECK(op->context.segments >= 0);
     if (op->context.keys >= 0 || op->context.segments >= 0) CHECK(op->context.mixes_tokens);
     if (op->row_state >= 0) CHECK(std::ranges::find(op->in_place, op->row_state) != op->in_place.end());
+    if (op->sums_into >= 0) CHECK(std::ranges::find(op->in_place, op->sums_into) != op->in_place.end());
     if (op->context.keys >= 0) CHECK((op->context.values >= 0 && has_attr(*op, "window")));
     if (op->routing_scores >= 0) CHECK(has_attr(*op, "capacity"));
     if (op->is_noise) CHECK((has_attr(*op, "p") && has_attr(*op, "salt")));

@@ -18,6 +18,8 @@ constexpr KernelEntry kKernels[] = {
     {"adamw_update", "reference", prepare_adamw_update},
     {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
     {"adapter_expand", "reference", prepare_adapter_expand},
+    {"adapter_outer", "reference", prepare_adapter_outer},
+    {"adapter_outer_part", "reference", prepare_adapter_outer_part},
     {"adapter_row_squares", "reference", prepare_adapter_row_squares},
     {"adapter_shrink", "reference", prepare_adapter_shrink},
     {"add", "scalar", prepare_scalar_add},

@@ -1,4 +1,5 @@
-// Reference kernels of adapter_shrink and adapter_expand.
+// Reference kernels of adapter_shrink, adapter_expand and adapter_outer.
+#include <algorithm>
 #include <cstddef>
 
 #include "graph/base/half.h"
@@ -79,5 +80,63 @@ Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec) {
     return reference_kernel(spec, make_kernel(launch), 2 * double(T) * double(R * N));
   });
 }
+
+namespace {
+
+// low [B, T, R], x [B, T, K], adapter [B, T] -> out [S, R, K]. A row of T tokens is summed in double, then added.
+template <class F>
+struct OuterSums {
+  const F *low, *x;
+  const int32_t* adapter;
+  int64_t rows, tokens, R, K;
+
+  // Adds to columns [begin, end) of rank r of a slot; `out`: those of column 0 on.
+  void add(int64_t slot, int64_t r, int64_t begin, int64_t end, F* out) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      double sums[kColumnBlock] = {};
+      bool any = false;
+      for (int64_t t = row * tokens; t < (row + 1) * tokens; ++t) {
+        if (adapter[t] != slot) continue;
+        any = true;
+        const double factor = static_cast<double>(low[t * R + r]);
+        for (int64_t k = begin; k < end; ++k) sums[k - begin] += factor * static_cast<double>(x[t * K + k]);
+      }
+      for (int64_t k = begin; any && k < end; ++k)
+        out[k] = static_cast<F>(static_cast<double>(out[k]) + sums[k - begin]);
+    }
+  }
+};
+
+Result<PreparedKernel> prepare_outer(const KernelSpec& spec, bool from_zero) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
+    using F = decltype(zero);
+    const auto dims = spec.output_dims(0), token_dims = spec.input_dims(2);
+    const int64_t S = dims[0], R = dims[1], K = dims[2], all = spec.input_elements(2);
+    const int64_t tokens = token_dims.empty() ? 1 : token_dims.back(), rows = tokens > 0 ? all / tokens : 0;
+    const int64_t blocks = (K + kColumnBlock - 1) / kColumnBlock;
+    auto launch = [=](const LaunchArgs& args) {
+      const OuterSums<F> sums{args.in<F>(0), args.in<F>(1), args.in<int32_t>(2), rows, tokens, R, K};
+      args.pool.parallel_ranges(S * R * blocks, row_grain(all * kColumnBlock), [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const int64_t line = i / blocks, begin = i % blocks * kColumnBlock, end = std::min(K, begin + kColumnBlock);
+          F* const out = args.out<F>(0) + line * K;
+          if (from_zero)
+            std::fill(out + begin, out + end, F{0});
+          else if (args.inputs[3] != args.outputs[0])
+            std::copy(args.in<F>(3) + line * K + begin, args.in<F>(3) + line * K + end, out + begin);
+          sums.add(line / R, line % R, begin, end, out);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 2 * double(all) * double(R * K));
+  });
+}
+
+}  // namespace
+
+// low [..., T, R], x [..., T, K], adapter [..., T], sum [S, R, K] -> sum. `adapter` is untrusted: other slots count for none.
+Result<PreparedKernel> prepare_adapter_outer(const KernelSpec& spec) { return prepare_outer(spec, false); }
+
+Result<PreparedKernel> prepare_adapter_outer_part(const KernelSpec& spec) { return prepare_outer(spec, true); }
 
 }  // namespace tessera::cpu

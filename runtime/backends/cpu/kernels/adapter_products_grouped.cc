@@ -1,11 +1,11 @@
 // adapter_shrink and adapter_expand in f32, over factors of f32, bf16 or f16. Tokens of one slot are computed side by side,
 // which reads its factors once for several of them; the sums of a token are the same whatever else the launch has.
 #include <algorithm>
-#include <cstring>
 
 #include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/token_groups.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/adapter_products_grouped.cc"
@@ -17,47 +17,6 @@
 #define TSR_ADAPTER_PRODUCTS_GROUPED_CC_ONCE_
 namespace tessera::cpu {
 namespace {
-
-constexpr int64_t kTileTokens = 16;
-
-// Tokens order[first, first + count), all of `slot`; slot -1: without an adapter.
-struct SlotTile {
-  int32_t first, count, slot;
-};
-
-// TokenGroups: the tokens of a launch in the order of their slots, cut into tiles; in the workspace.
-struct TokenGroups {
-  int64_t tokens, slots;
-
-  static constexpr int64_t kHeader = 16;  // numbers before the rest: the first is the number of tiles
-  int64_t numbers() const { return kHeader + (slots + 2) + tokens + 3 * tokens; }
-  int64_t bytes() const { return (4 * numbers() + 63) / 64 * 64; }
-
-  int32_t& tiles(void* memory) const { return *static_cast<int32_t*>(memory); }
-  int32_t* starts(void* memory) const { return static_cast<int32_t*>(memory) + kHeader; }
-  int32_t* order(void* memory) const { return starts(memory) + slots + 2; }
-  SlotTile* tile(void* memory, int64_t i) const {
-    return reinterpret_cast<SlotTile*>(order(memory) + tokens) + i;
-  }
-
-  // `adapter` is untrusted. A counting sort: bucket 0 has the tokens without an adapter.
-  void group(const int32_t* adapter, void* memory) const {
-    // The end of the planned bytes is touched by every run.
-    static_cast<std::byte*>(memory)[bytes() - 1] = std::byte{0};
-    const auto bucket = [&](int64_t t) { return adapter[t] >= 0 && adapter[t] < slots ? adapter[t] + 1 : 0; };
-    int32_t* const begin = starts(memory);
-    std::fill_n(begin, slots + 2, 0);
-    for (int64_t t = 0; t < tokens; ++t) ++begin[bucket(t) + 1];
-    for (int64_t i = 0; i <= slots; ++i) begin[i + 1] += begin[i];
-    int32_t count = 0;
-    for (int64_t i = 0; i <= slots; ++i)
-      for (int32_t first = begin[i]; first < begin[i + 1]; first += kTileTokens)
-        *tile(memory, count++) = {first, std::min<int32_t>(kTileTokens, begin[i + 1] - first),
-                                  static_cast<int32_t>(i) - 1};
-    tiles(memory) = count;
-    for (int64_t t = 0; t < tokens; ++t) order(memory)[begin[bucket(t)]++] = static_cast<int32_t>(t);
-  }
-};
 
 // Shrinking: in [T, K] x, out [T, R] low, rows of factors [K]. Expanding: in [T, R] low, out [T, N] y, rows [N].
 struct AdapterOperands {

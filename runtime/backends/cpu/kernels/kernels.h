@@ -9,6 +9,8 @@ namespace tessera::cpu {
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer_part(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
@@ -149,6 +151,8 @@ Result<PreparedKernel> prepare_zeros_like(const KernelSpec& spec);
 // Fast kernels: Highway, run-time dispatch.
 Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_expand_grouped(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer_grouped(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer_part_grouped(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_shrink_grouped(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_simd(const KernelSpec& spec);

@@ -1,4 +1,5 @@
-// adapter_shrink and adapter_expand: plain kernels. A team computes a number of the first, a thread one of the second.
+// adapter_shrink, adapter_expand and adapter_outer: plain kernels. A team computes a number of the first, a thread one of the
+// second, and a thread some ranks of a column of the third.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
@@ -49,6 +50,44 @@ struct AdapterExpand {
   }
 };
 
+// low [B, T, R], x [B, T, K], adapter [B, T] -> out [S, R, K]; sum is null for zeros. A row of T tokens is summed by itself.
+template <class T>
+struct AdapterOuter {
+  static constexpr int kRanks = 8;
+  using W = Wide<T>;
+  const W* low;
+  const T* x;
+  const int32_t* adapter;
+  const W* sum;
+  W* out;
+  int64_t rows, tokens, R, K, tiles;  // tiles of kRanks ranks
+  __device__ void operator()(int64_t i) const {
+    const int64_t k = i % K, slot = i / K / tiles, first = i / K % tiles * kRanks, at = (slot * R + first) * K + k;
+    const int ranks = static_cast<int>(R - first < kRanks ? R - first : kRanks);
+    W total[kRanks];
+#pragma unroll
+    for (int m = 0; m < kRanks; ++m) total[m] = sum != nullptr && m < ranks ? sum[at + m * K] : W(0);
+    for (int64_t row = 0; row < rows; ++row) {
+      W part[kRanks] = {};
+      bool any = false;
+      for (int64_t t = row * tokens; t < (row + 1) * tokens; ++t) {
+        if (adapter[t] != slot) continue;
+        any = true;
+        const W value = static_cast<W>(widen(x[t * K + k]));
+#pragma unroll
+        for (int m = 0; m < kRanks; ++m)
+          if (m < ranks) part[m] += low[t * R + first + m] * value;
+      }
+      if (!any) continue;
+#pragma unroll
+      for (int m = 0; m < kRanks; ++m) total[m] += part[m];
+    }
+#pragma unroll
+    for (int m = 0; m < kRanks; ++m)
+      if (m < ranks) out[at + m * K] = total[m];
+  }
+};
+
 // f(T{}, F{}) for tokens of type T and factors of type F: that of sums, or 16 bits.
 template <class Body>
 Result<PreparedKernel> dispatch_factors(DType tokens, DType factors, Body&& body) {
@@ -93,5 +132,31 @@ Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec) {
                         }));
   });
 }
+
+namespace {
+
+Result<PreparedKernel> prepare_outer(const KernelSpec& spec, bool from_zero) {
+  const auto dims = spec.output_dims(0), token_dims = spec.input_dims(2);
+  const int64_t S = dims[0], R = dims[1], K = dims[2];
+  const int64_t tokens = token_dims.empty() ? 1 : token_dims.back(), rows = tokens > 0 ? spec.input_elements(2) / tokens : 0;
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    using Body = AdapterOuter<T>;
+    using W = typename Body::W;
+    const int64_t tiles = (R + Body::kRanks - 1) / Body::kRanks;
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_each(args.stream, S * tiles * K,
+                                      Body{args.in<W>(0), args.in<T>(1), args.in<int32_t>(2),
+                                           from_zero ? nullptr : args.in<W>(3), args.out<W>(0), rows, tokens, R, K, tiles});
+                        }));
+  });
+}
+
+}  // namespace
+
+// low [..., T, R], x [..., T, K], adapter [..., T], sum [S, R, K] -> sum. `adapter` is untrusted: other slots count for none.
+Result<PreparedKernel> prepare_adapter_outer(const KernelSpec& spec) { return prepare_outer(spec, false); }
+
+Result<PreparedKernel> prepare_adapter_outer_part(const KernelSpec& spec) { return prepare_outer(spec, true); }
 
 }  // namespace tessera::cuda

@@ -8,6 +8,8 @@ namespace tessera::cuda {
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_outer_part(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
