@@ -89,6 +89,7 @@ extern const OpDef kMoeFraction;
 extern const OpDef kMoeRoute;
 extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
+extern const OpDef kPutSlot;
 extern const OpDef kQuantizedMatmul, kQuantizedMatmulGrad;
 extern const OpDef kMuonMomentum;
 extern const OpDef kMuonUpdate;
@@ -159,6 +160,7 @@ extern const OpDef kSumLeading;
 extern const OpDef kSumSquares;
 extern const OpDef kSwiglu;
 extern const OpDef kSwigluGrad;
+extern const OpDef kTakeSlot;
 extern const OpDef kTanh;
 extern const OpDef kTanhGrad;
 extern const OpDef kTranspose;
@@ -260,6 +262,7 @@ std::span<const OpDef* const> table() {
       &kPad,
       &kPick,
       &kPositionScale,
+      &kPutSlot,
       &kQuantize,
       &kQuantizeScale,
       &kQuantizedMatmul,
@@ -323,6 +326,7 @@ std::span<const OpDef* const> table() {
       &kSumSquares,
       &kSwiglu,
       &kSwigluGrad,
+      &kTakeSlot,
       &kTanh,
       &kTanhGrad,
       &kTranspose,
