@@ -1,3 +1,5 @@
+// Dropout of a whole batch, and of rows that have their own.
+//
 // dropout(x, seed)[i] = x[i] / (1 - p) where u(i) >= p, else 0.
 // x [d0, ..., dn], seed i64 [] -> y the type of x
 // u(i) in [0, 1) are the bits of Philox4x32-10 with key `seed` and counter (i, salt). i is the row-major
@@ -45,6 +47,50 @@ extern const OpDef kDropout = {
     .cost = elementwise_cost<30>,
     .in_place = kInPlaceFirst,
     .is_noise = true,
+};
+
+// row_dropout(x, rate, seed)[b, t, k] = x[b, t, k] / (1 - rate[b]) where u(b, t, k) >= rate[b], else 0
+//   x [..., T, K], rate f32 [...], seed i64 [...] -> y the type of x.  Linear in x.
+// u are the bits of Philox with key seed[b] and counter (t K + k, salt), of the whole row, never of the shard: a row drops the same
+// elements at any place of any batch. A rate that is not above 0 leaves the row as it is, one of 1 or more drops all of it.
+namespace row_dropout {
+
+constexpr std::string_view kName = "row_dropout";
+
+const AttrSpec kAttrs[] = {
+    {"salt", AttrType::kI64, AttrValue(int64_t{0}), "different for every dropout of a graph"},
+};
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 2));
+  const Shape rows = without_last(without_last(in[0].shape));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "rate", DType::kF32));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 1, "rate", rows));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "seed", DType::kI64));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 2, "seed", rows));
+  return std::vector<TensorType>{in[0]};
+}
+
+Status vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  return set_grad(b, 0, [&] {
+    return b.emit("row_dropout", {*dy, b.input(1), b.input(2)}, {b.attrs().begin(), b.attrs().end()});
+  });
+}
+
+}  // namespace row_dropout
+
+extern const OpDef kRowDropout = {
+    .name = row_dropout::kName,
+    .attrs = row_dropout::kAttrs,
+    .infer = row_dropout::infer,
+    .vjp = row_dropout::vjp,
+    .sharding = [](const OpView& v) { return pointwise_rule(v, {{0}}); },
+    .cost = elementwise_cost<30>,
+    .in_place = kInPlaceFirst,
 };
 
 }  // namespace tessera

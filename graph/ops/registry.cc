@@ -119,6 +119,7 @@ extern const OpDef kRope;
 extern const OpDef kRopeAngles;
 extern const OpDef kRopeRotate;
 extern const OpDef kRowCopy;
+extern const OpDef kRowDropout;
 extern const OpDef kRowMax;
 extern const OpDef kRowSum;
 extern const OpDef kRowSumExp;
@@ -285,6 +286,7 @@ std::span<const OpDef* const> table() {
       &kRopeAngles,
       &kRopeRotate,
       &kRowCopy,
+      &kRowDropout,
       &kRowMax,
       &kRowSum,
       &kRowSumExp,

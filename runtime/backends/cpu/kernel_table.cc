@@ -179,6 +179,7 @@ constexpr KernelEntry kKernels[] = {
     {"rope_angles", "reference", prepare_rope_angles},
     {"rope_rotate", "reference", prepare_rope_rotate},
     {"row_copy", "reference", prepare_row_copy},
+    {"row_dropout", "reference", prepare_row_dropout},
     {"row_max", "simd", prepare_row_max_simd},
     {"row_max", "reference", prepare_row_max},
     {"row_sum", "reference", prepare_row_sum},

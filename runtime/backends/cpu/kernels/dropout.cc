@@ -28,4 +28,34 @@ Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
   });
 }
 
+// x [..., T, K], rate, seed [...] -> y
+Result<PreparedKernel> prepare_row_dropout(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    const auto dims = spec.output_dims(0);
+    const size_t rank = dims.size();
+    const int64_t count = spec.output_elements(0), row = dims[rank - 2] * dims[rank - 1];
+    const auto salt = static_cast<uint64_t>(spec.i64("salt"));
+    auto launch = [=, index = GlobalIndex(spec, static_cast<int>(rank) - 2)](const LaunchArgs& args) {
+      const T* x = args.in<T>(0);
+      const auto* rate = args.in<float>(1);
+      const auto* seed = args.in<int64_t>(2);
+      T* y = args.out<T>(0);
+      args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const double p = static_cast<double>(rate[i / row]);
+          if (!(p > 0)) {
+            y[i] = x[i];
+            continue;
+          }
+          const auto bits = philox_bits(static_cast<uint64_t>(seed[i / row]), salt, index.to_global(i));
+          const bool keep = uniform_from_bits(bits[0], bits[1]) >= p;
+          y[i] = keep ? static_cast<T>(static_cast<double>(x[i]) * (1 / (1 - p))) : T{0};
+        }
+      });
+    };
+    return reference_kernel(spec, 30 * static_cast<double>(count), make_kernel(launch));
+  });
+}
+
 }  // namespace tessera::cpu

@@ -1,4 +1,4 @@
-// GlobalIndex: maps an element's index in a shard to its row-major index in the whole tensor.
+// GlobalIndex: maps an element's index in a shard to its row-major index in the whole tensor, or in a row of it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tessera::cpu {
 
 // For output 0 of an element-wise op. Dim i has factor 'a' + i alone, or that factor times an unsharded minor factor (the
-// elements of a block).
+// elements of a block). `first`: the first dim of a row; the dims before it do not count.
 struct GlobalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
@@ -17,7 +17,7 @@ struct GlobalIndex {
   FactorIndex factors[TSR_ABI_MAX_RANK];
   int64_t widths[TSR_ABI_MAX_RANK] = {};  // by dim: elements per index of its factor (block size; else 1)
 
-  explicit GlobalIndex(const KernelSpec& spec) {
+  explicit GlobalIndex(const KernelSpec& spec, int first = 0) {
     int64_t stride = 1;
     rank = static_cast<int>(spec.output_dims(0).size());
     for (int dim = rank - 1; dim >= 0; --dim) {
@@ -27,7 +27,7 @@ struct GlobalIndex {
           factor.end[0] - factor.begin[0] + (factor.range_count > 1 ? factor.end[1] - factor.begin[1] : 0);
       widths[dim] = steps > 0 ? dims[dim] / steps : 1;
       factors[dim] = FactorIndex(factor);
-      strides[dim] = stride;
+      strides[dim] = dim < first ? 0 : stride;
       stride *= factor.global_extent * widths[dim];
     }
   }

@@ -106,6 +106,7 @@ Result<PreparedKernel> prepare_layer_norm_grad_sums(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_finish(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_finish(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_sums(const KernelSpec& spec);
+Result<PreparedKernel> prepare_row_dropout(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum_squares(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_rms_norm(const KernelSpec& spec);

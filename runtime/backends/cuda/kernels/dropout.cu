@@ -4,27 +4,28 @@
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/philox.cuh"
+#include "runtime/backends/cuda/kernels/rows.cuh"
 #include "runtime/backends/cuda/kernels/shard_index.cuh"
 
 namespace tessera::cuda {
 
 namespace {
 
-// GlobalIndex: like ShardIndex, for shards of any number of ranges and dims.
+// GlobalIndex: like ShardIndex, for shards of any number of ranges and dims. `first`: the dims before it do not count.
 struct GlobalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
 
-  explicit GlobalIndex(const KernelSpec& spec) {
+  explicit GlobalIndex(const KernelSpec& spec, int first = 0) {
     int64_t stride = 1;
     rank = static_cast<int>(spec.output_dims(0).size());
     for (int dim = rank - 1; dim >= 0; --dim) {
       const tsr_abi_factor& factor = spec.factor(static_cast<char>('a' + dim));
       dims[dim] = spec.output(0).dims[dim];
       factors[dim] = FactorIndex(factor);
-      strides[dim] = stride;
+      strides[dim] = dim < first ? 0 : stride;
       stride *= factor.global_extent;
     }
   }
@@ -65,12 +66,52 @@ Result<PreparedKernel> dropout(const KernelSpec& spec, const Index& index) {
   });
 }
 
+// A row of `row` elements of the shard has its own rate and seed.
+template <class T>
+struct RowDropout {
+  const T* x;
+  const float* rate;
+  const int64_t* seed;
+  T* y;
+  uint64_t salt;
+  int64_t row;
+  GlobalIndex index;
+  __device__ void operator()(int64_t i) const {
+    const double p = rate[i / row];
+    if (!(p > 0)) {
+      y[i] = x[i];
+      return;
+    }
+    using W = Wide<T>;
+    const auto dropped = p < 1 ? static_cast<uint64_t>(ceil(p * 0x1p53)) : uint64_t{1} << 53;
+    const bool keep =
+        random_53_bits(philox_bits(static_cast<uint64_t>(seed[i / row]), salt, index.to_global(i))) >= dropped;
+    y[i] = narrow<T>(keep ? static_cast<W>(widen(x[i])) * W(1 / (1 - p)) : W(0));
+  }
+};
+
 }  // namespace
 
 // x, seed [] -> y. An element draws the number that it would draw in the whole tensor.
 Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
   const Result<ShardIndex> index = ShardIndex::create(spec);
   return index.ok() ? dropout(spec, *index) : dropout(spec, GlobalIndex(spec));
+}
+
+// x [..., T, K], rate, seed [...] -> y. An element draws the number that it would draw in the whole row.
+Result<PreparedKernel> prepare_row_dropout(const KernelSpec& spec) {
+  const auto dims = spec.output_dims(0);
+  const size_t rank = dims.size();
+  const int64_t count = spec.output_elements(0), row = dims[rank - 2] * dims[rank - 1];
+  const auto salt = static_cast<uint64_t>(spec.i64("salt"));
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    return memory_bound(
+        spec, make_kernel([=, index = GlobalIndex(spec, static_cast<int>(rank) - 2)](const LaunchArgs& args) {
+          launch_each(args.stream, count,
+                      RowDropout<T>{args.in<T>(0), args.in<float>(1), args.in<int64_t>(2), args.out<T>(0), salt, row, index});
+        }));
+  });
 }
 
 }  // namespace tessera::cuda

@@ -123,6 +123,7 @@ Result<PreparedKernel> prepare_rope(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_copy(const KernelSpec& spec);
+Result<PreparedKernel> prepare_row_dropout(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_max(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum_exp(const KernelSpec& spec);
