@@ -18,6 +18,7 @@
 #include "engine/program/program_runner.h"
 #include "engine/sampling/chat.h"
 #include "engine/serving/replicas/engine.h"
+#include "engine/training/adapter_trainer.h"
 #include "engine/training/run_log.h"
 #include "engine/training/trainer.h"
 #include "engine/training/training_run.h"
@@ -76,6 +77,10 @@ struct tsr_session {
 };
 struct tsr_trainer {
   std::shared_ptr<tessera::Trainer> value;
+};
+struct tsr_adapter_trainer {
+  std::shared_ptr<tessera::AdapterTrainer> value;
+  std::vector<float> logprobs;  // of the last result
 };
 struct tsr_run_log {
   std::unique_ptr<tessera::RunLog> value;

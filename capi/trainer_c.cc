@@ -1,6 +1,7 @@
 // tsr_trainer, tsr_checkpoint.
 #include "capi/guard.h"
 #include "capi/public_structs.h"
+#include "capi/token_batch.h"
 #include "capi/work.h"
 #include "engine/base/run_outputs.h"
 
@@ -23,12 +24,6 @@ Result<bool> has_optimizer(const tsr_options* options) {
   const bool optimizer = reader.flag("optimizer", true);
   TSR_RETURN_IF_ERROR(reader.finish());
   return optimizer;
-}
-
-Result<TokenBatch> token_batch(const tsr_batch* batch) {
-  TSR_ASSIGN_OR_RETURN(const tsr_batch it, copy_struct<tsr_batch>(batch));
-  return TokenBatch{it.rows,     it.seq,     it.tokens,           it.labels,    it.positions,
-                    it.segments, it.weights, it.sampler_logprobs, it.advantages};
 }
 
 }  // namespace

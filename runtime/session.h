@@ -91,10 +91,10 @@ class Session {
   // tensor to every rank with a part. Unwritten state is zero. Types must
   // match exactly. A shared weight with a new value becomes the session's own.
   Status write(std::string_view name, const HostTensor& value);
-  // Writes rows [first, first + n) of a state; value is [n,
-  // other dims]. For states with slots along their first dim.
+  // Writes rows [first, first + n) of a state, or of a written parameter that is not
+  // shared; value is [n, other dims]. For slots along the first dim.
   Status write_rows(std::string_view name, int64_t first, const HostTensor& value);
-  // Reads rows [first, first + n) of a state; `out` has the bytes of n rows.
+  // Reads rows [first, first + n) likewise; `out` has the bytes of n rows.
   Status read_rows_into(std::string_view name, int64_t first, std::span<std::byte> out);
   // The global value of a parameter or state, assembled from
   // its pieces (owner: the lowest rank that lists a box).

@@ -174,12 +174,18 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
   return synchronize();
 }
 
+// Whether rows of it can be written apart.
+bool SessionValues::has_rows(const SessionTensor& placed) const {
+  const bool is_own = placed.kind == SlotKind::kParameter && placed.written && !is_shared(placed);
+  return (placed.kind == SlotKind::kState || is_own) && placed.global.shape.rank() > 0;
+}
+
 Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, const HostTensor& value) {
   const TensorType& global = placed.global;
-  if (placed.kind != SlotKind::kState || global.shape.rank() < 1)
+  if (!has_rows(placed))
     return Status(
         StatusCode::kInvalidArgument,
-        format("rows of '{}' ({}) are written, wanted a state with rows", placed.name, to_text(global)));
+        format("rows of '{}' ({}) are written, wanted a state, or a written parameter of its own, with rows", placed.name, to_text(global)));
   const int64_t count = value.type.shape.rank() > 0 ? value.type.shape[0] : 0;
   TensorType wanted = global;
   wanted.shape.set(0, count);
@@ -230,8 +236,8 @@ Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first,
 
 Status SessionValues::copy_rows_out(const SessionTensor& placed, int64_t first, std::span<std::byte> out) {
   TensorType rows = placed.global;
-  if (placed.kind != SlotKind::kState || rows.shape.rank() < 1)
-    return Status(StatusCode::kInvalidArgument, format("rows of '{}' ({}) are read, wanted a state with rows",
+  if (!has_rows(placed))
+    return Status(StatusCode::kInvalidArgument, format("rows of '{}' ({}) are read, wanted a state, or a written parameter of its own, with rows",
                                                        placed.name, to_text(rows)));
   rows.shape.set(0, 1);
   const int64_t row_bytes = bytes(rows);

@@ -54,7 +54,8 @@ class SessionValues {
 
   // Call after the ranks have memory: shared weights have values.
   void note_shared();
-  bool is_shared(const SessionTensor& tensor) const;  // on all ranks
+  bool is_shared(const SessionTensor& tensor) const;
+  bool has_rows(const SessionTensor& placed) const;  // on all ranks
 
   Status copy_in(SessionTensor& tensor, const HostTensor& value);
   // Copies rows of a state, from `first` on.

@@ -66,4 +66,11 @@ Result<std::vector<float>> mean_weights(const TokenBatch& batch) {
   return shares;
 }
 
+int64_t count_weighted_labels(const TokenBatch& batch) {
+  int64_t labels = 0;
+  for (size_t i = 0; i < elements(batch); ++i)
+    labels += batch.labels[i] >= 0 && (batch.weights == nullptr || batch.weights[i] != 0);
+  return labels;
+}
+
 }  // namespace tessera

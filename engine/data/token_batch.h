@@ -22,6 +22,10 @@ struct TokenBatch {
   const float* weights = nullptr;
   const float* sampler_logprobs = nullptr;
   const float* advantages = nullptr;
+  // Of trainers with slots for adapters: of each row [rows], its slot, the factor of its adapter, and the factor on its loss.
+  const int32_t* slots = nullptr;
+  const float* factors = nullptr;
+  const float* row_scales = nullptr;
 };
 
 // Number of elements of each array.
@@ -43,7 +47,11 @@ Result<std::vector<float>> mean_weights(const TokenBatch& batch);
 
 struct LossValue {
   double loss = 0;
-  std::vector<float> logprobs;  // of labels [rows, seq]
+  std::vector<float> logprobs;    // of labels [rows, seq]
+  std::vector<float> row_losses;  // with slots for adapters [rows]
 };
+
+// Counts labels with a weight.
+int64_t count_weighted_labels(const TokenBatch& batch);
 
 }  // namespace tessera

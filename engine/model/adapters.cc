@@ -326,6 +326,16 @@ Result<std::shared_ptr<SharedModel>> added_adapters(const SharedModel& model, co
 
 }  // namespace
 
+Result<std::vector<std::string>> adapted_weights(const SharedModel& model, const std::string& on) {
+  const Model snapshot = model.snapshot();
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph base, with_logical_weights(snapshot.graph));
+  const WeightSelector selector(snapshot, base.graph);
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> weights, chosen_weights(base.graph, selector, on));
+  std::vector<std::string> names;
+  for (const TensorId weight : weights) names.push_back(base.graph.tensor(weight).name);
+  return names;
+}
+
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options) {
   return added_adapters(model, options, true);
 }
@@ -384,6 +394,16 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
                        finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced));
   finished->add_read_paths({path});
   return finished;
+}
+
+Result<std::shared_ptr<SharedModel>> with_parameter_values(const SharedModel& model,
+                                                           const std::map<std::string, HostTensor, std::less<>>& values) {
+  Model made = model.snapshot();
+  for (const auto& [name, value] : values) {
+    TSR_RETURN_IF_ERROR(model.check_parameter(name));
+    made.parameters.insert_or_assign(name, value);
+  }
+  return shared_from(std::move(made), model);
 }
 
 std::optional<AdapterSummary> adapter_summary(const Graph& graph) {

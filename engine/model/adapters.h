@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@ namespace tessera {
 // Adds adapters. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init,
 // dropout, also (tessera.h). The result shares the values of `model`, which is unchanged.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
+// Names of the weights that add_adapters would choose by the option `on`.
+Result<std::vector<std::string>> adapted_weights(const SharedModel& model, const std::string& on);
 // Adds adapters for planning: reads no values, and computes no initial values.
 Result<std::shared_ptr<SharedModel>> add_adapters_without_values(const SharedModel& model,
                                                                  const Options& options);
@@ -39,6 +42,10 @@ struct AdapterSummary {
   std::vector<std::pair<std::string, std::string>> more() const;
 };
 std::optional<AdapterSummary> adapter_summary(const Graph& graph);
+
+// The model with these values of parameters.
+Result<std::shared_ptr<SharedModel>> with_parameter_values(const SharedModel& model,
+                                                           const std::map<std::string, HostTensor, std::less<>>& values);
 
 // Replaces each adapted weight by W + factor * A B, times magnitude / norm; the graph has no adapters.
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model);

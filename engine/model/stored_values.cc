@@ -1,6 +1,7 @@
 #include "engine/model/stored_values.h"
 
 #include "graph/base/text.h"
+#include "graph/transform/row_adapters.h"
 #include "graph/transform/weight_storage.h"
 
 namespace tessera {
@@ -12,8 +13,9 @@ StoredValues::StoredValues(const SharedModel& model, const Program& program, uin
 }
 
 Result<HostTensor> StoredValues::make(const std::string& name) const {
-  TSR_ASSIGN_OR_RETURN(HostTensor value, model_.read_uncached(name, seed_));
   const TensorType& type = types_.find(name)->second;
+  if (is_adapter_state(name)) return HostTensor::zeros(type, nullptr);
+  TSR_ASSIGN_OR_RETURN(HostTensor value, model_.read_uncached(name, seed_));
   if (value.type == type) return value;
   Result<HostTensor> stored = quantize_weight(value, type);
   if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));

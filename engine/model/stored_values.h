@@ -1,5 +1,5 @@
 // StoredValues: a model's values in a program's storage
-// types: in place if types agree, else converted. Any thread.
+// types: in place if types agree, else converted. Slots for adapters are 0. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/base/text_file.h"
+#include "engine/model/adapters.h"
 #include "engine/planning/serving_plan.h"
 #include "engine/program/entry_plans.h"
 #include "engine/program/explain.h"
@@ -43,6 +44,9 @@ Result<CompiledTraining> training_of(Runtime& runtime, const SharedModel& model,
     options.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
   }
   TSR_ASSIGN_OR_RETURN(made.settings, read_trainer_settings(options, dataset ? dataset->seq() : 0));
+  if (made.settings.adapters > 0) {
+    TSR_ASSIGN_OR_RETURN(made.settings.adapter_weights, adapted_weights(model, made.settings.adapter_pattern));
+  }
   if (dataset) {
     made.settings.segments = segments_of(dataset->layout());
     made.settings.has_weights = dataset->has_weights();

@@ -11,6 +11,8 @@
 #include "engine/program/serving_settings.h"
 #include "graph/analysis/index_inputs.h"
 #include "graph/base/text.h"
+#include "graph/transform/adapter_slots.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/label_margins.h"
@@ -146,10 +148,25 @@ Status scale_auxiliary_loss(Graph& graph, double factor) {
   return graph.add_output("aux_loss", scaled);
 }
 
+// Adds the slots for adapters.
+Result<Graph> with_slots(const Graph& forward, const TrainerSettings& settings) {
+  std::vector<TensorId> weights;
+  for (const std::string& name : settings.adapter_weights) {
+    const std::optional<TensorId> found = forward.find_tensor(name);
+    if (!found) return Status(StatusCode::kNotFound, format("adapters: the model has no weight '{}'", name));
+    weights.push_back(*found);
+  }
+  if (weights.empty()) weights = adaptable_weights(forward);
+  return with_adapter_slots(forward, weights, {.slots = settings.adapters, .rank = settings.adapter_rank});
+}
+
 // `loss`: of accumulations; nullopt: of a whole step.
 Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::optional<TokenLoss> loss,
                                   const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
+  if (settings.adapters > 0) {
+    TSR_ASSIGN_OR_RETURN(logical.graph, with_slots(logical.graph, settings));
+  }
   const Graph& forward = logical.graph;
   Graph with_loss = forward;
   if (settings.dropout > 0 && !has_dropout(forward))

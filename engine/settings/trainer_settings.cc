@@ -95,6 +95,32 @@ void read_losses(OptionReader& reader, TrainerSettings& settings) {
                        "trainer: option 'batch_segments' is of steps in parts: wanted option 'losses', too"));
 }
 
+// Reads the slots for adapters.
+void read_adapter_slots(OptionReader& reader, TrainerSettings& settings) {
+  settings.adapters = reader.i64("adapters", 0, 0, 1 << 12);
+  const bool has_more = reader.has("adapter_rank") || reader.has("adapter_weights");
+  settings.adapter_rank = reader.i64("adapter_rank", settings.adapter_rank, 1, 1 << 16);
+  settings.adapter_pattern = reader.text("adapter_weights");
+  const auto refuse = [&](const std::string& message) {
+    reader.fail(Status(StatusCode::kInvalidArgument, "trainer: " + message));
+  };
+  if (settings.adapters == 0) {
+    if (has_more) refuse("options 'adapter_rank' and 'adapter_weights' are of adapters side by side: wanted option 'adapters', too");
+    return;
+  }
+  if (settings.losses.empty()) refuse("option 'adapters' is of steps in parts: wanted option 'losses', too");
+  const OptimizerDef* optimizer = find_optimizer(settings.step.optimizer.name);
+  if (optimizer != nullptr && !optimizer->has_step_settings)
+    refuse(format("optimizer '{}' has no settings of single steps, which 'adapters' have of their own: wanted adamw, lion or sgd",
+                  optimizer->name));
+  if (!settings.trained.empty() || !settings.frozen.empty())
+    refuse("options 'trained' and 'frozen' mean nothing with 'adapters', which alone train: wanted them left out");
+  if (settings.precision != DType::kF32 || settings.step.fp8_matmuls || settings.bf16_weights)
+    refuse("option 'adapters' trains in f32 alone: wanted precision f32 or tf32, and weights model");
+  if (settings.step.loss_scaling.initial != 0)
+    refuse("option 'loss_scaling' is of one training, and 'adapters' are several: wanted it left out");
+}
+
 }  // namespace
 
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq) {
@@ -152,6 +178,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
         Status(StatusCode::kInvalidArgument,
                "trainer: options 'accumulate' and 'losses' are of whole steps and of their parts, which are "
                "added up as they are called: wanted one of them"));
+  read_adapter_slots(reader, settings);
   read_preference(reader, settings);
   settings.measure_memory = reader.flag("measure_memory", true);
   settings.compute.trace = reader.flag("trace", false);

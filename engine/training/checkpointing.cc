@@ -345,6 +345,11 @@ Status Trainer::check_base_contents(const CheckpointInfo& found) {
   return {};
 }
 
+Status Trainer::check_same_base(const CheckpointInfo& found) {
+  TSR_RETURN_IF_ERROR(check_base(found));
+  return check_base_contents(found);
+}
+
 // Takes the checkpoint's value, or the model's if the checkpoint leaves the parameter out.
 Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type) {
   const CheckpointInfo& found = checkpoint.info();

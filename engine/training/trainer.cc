@@ -99,7 +99,7 @@ std::set<std::string> written_parameters(const Program& program) {
 Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
-                                                 const Options& options) {
+                                                 const Options& options, bool has_slots) {
   std::shared_ptr<Trainer> trainer(new Trainer);
   TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
   const TrainerSettings& settings = trainer->settings_;
@@ -117,6 +117,11 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   if (!settings.losses.empty() && settings.seq == 0)
     return Status(StatusCode::kInvalidArgument,
                   "trainer: option 'losses' needs 'seq', the tokens of a row, where there is no dataset");
+  if (settings.adapters > 0 && !has_slots)
+    return Status(StatusCode::kInvalidArgument, "trainer: option 'adapters' is of tsr_adapter_trainer_new: wanted that, or it left out");
+  if (settings.adapters > 0) {
+    TSR_ASSIGN_OR_RETURN(trainer->settings_.adapter_weights, adapted_weights(*model, settings.adapter_pattern));
+  }
   trainer->model_ = model;
   trainer->forward_ = std::make_shared<const Graph>(model->graph());
   const Graph& forward = *trainer->forward_;
@@ -257,6 +262,8 @@ Status Trainer::check_values() const {
 Result<StepInfo> Trainer::step() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
+  if (settings_.adapters > 0)
+    return Status(StatusCode::kFailedPrecondition, "this trainer's adapters have steps of their own: wanted tsr_adapter_trainer_update");
   if (!running_->has_entry(kTrainEntry))
     return Status(StatusCode::kFailedPrecondition, "this trainer was made with evaluate_only");
   if (dataset_ && dataset_->train_samples() == 0)

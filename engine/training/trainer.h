@@ -37,7 +37,7 @@ struct StepInfo {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double seconds = 0;
-  PreferenceMetrics preference;  // 0 for other losses
+  PreferenceMetrics preference = {};  // 0 for other losses
 };
 
 struct Evaluation {
@@ -50,11 +50,11 @@ struct Evaluation {
 
 class Trainer final : public WeightOwner {
  public:
-  // `dataset` null: the graph has its own loss, and the caller feeds its inputs.
+  // `dataset` null: the graph has its own loss, and the caller feeds its inputs. `has_slots`: of an AdapterTrainer.
   static Result<std::shared_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
-                                                 const Options& options);
+                                                 const Options& options, bool has_slots = false);
 
   // Refuses inputs that the trainer feeds itself, and indices out of range.
   Status feed(std::string_view input, const HostTensor& value);
@@ -72,6 +72,15 @@ class Trainer final : public WeightOwner {
   Result<LossValue> forward_backward(const TokenBatch& batch, std::string_view loss, const Options& options);
   // Accumulates gradients of the loss sum(gradients [rows, seq] * log probabilities of labels).
   Status backward(const TokenBatch& batch, std::span<const float> gradients);
+  // The same, with the loss and log probabilities.
+  Result<LossValue> add_gradients(const TokenBatch& batch, std::span<const float> gradients);
+  // What these calls would refuse, before rows of several batches are mixed. Any number of rows.
+  Result<LossOptions> check_loss(const TokenBatch& batch, std::string_view loss, const Options& options) const;
+  Status check_gradients(const TokenBatch& batch, std::span<const float> gradients) const;
+  Status check_batch(const TokenBatch& batch, std::span<const float> gradients) const;
+  // The update of the adapter in a slot (option adapters), of step info.step; returns the gradient norm, which is not finite
+  // where nothing was updated.
+  Result<double> update_slot(int32_t slot, const StepInfo& info, const UpdateSettings& settings);
   // Updates the parameters. kNotFinite for a norm that is not finite: values are unchanged, gradients are dropped.
   Result<StepInfo> optimizer_step(const Options& options);
 
@@ -81,6 +90,8 @@ class Trainer final : public WeightOwner {
   // Copies the checkpoint's contents to host memory, with the caller's notes by key.
   Result<CheckpointSnapshot> snapshot(const Options& notes);
   static Status check_folder(const std::string& folder);  // errors that save would return at once
+  Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
+  Status check_same_base(const CheckpointInfo& found);         // of a checkpoint, names, types and contents
   Status resume(const std::string& folder);
   // Loads only the checkpoint's parameters; optimizer, schedule and data start over.
   Status load_parameters(const std::string& folder);
@@ -120,6 +131,7 @@ class Trainer final : public WeightOwner {
   bool is_replaced(std::string_view parameter) const override;
   Result<HostTensor> present_value(std::string_view parameter) override;
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
+  uint64_t parameter_seed() const { return parameter_seed_; }  // of values that the model has not
   void cancel();                                   // any thread
 
   // Leases the trainer to the holder of the result, perhaps on another
@@ -161,7 +173,9 @@ class Trainer final : public WeightOwner {
   Result<int64_t> count_predicted();
   // trainer_parts.cc
   Status check_parts(std::string_view entry) const;
+  Status check_row(const TokenBatch& batch) const;
   Status feed_batch(std::string_view entry, const TokenBatch& batch);
+  Status feed_slots(std::string_view entry, const TokenBatch& batch);
   Status feed_floats(std::string_view entry, std::string_view input, const TokenBatch& batch,
                      std::span<const float> values, double otherwise);
   Status feed_loss(std::string_view entry, const TokenBatch& batch, const LossOptions& options);
@@ -174,7 +188,6 @@ class Trainer final : public WeightOwner {
   Status clear_gradients();
   Status check_update_made() const;        // kFailedPrecondition while gradients are accumulated
   CheckpointInfo checkpoint_info(bool optimizer) const;  // without hashes of the base; types of the program
-  Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
   // Whether checkpoints omit the parameter: it is unchanged by steps and equals the model's value.
   bool is_left_out(std::string_view name) const {
     return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);

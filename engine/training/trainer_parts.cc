@@ -9,8 +9,20 @@
 #include "engine/training/trainer.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
+#include "graph/transform/adapter_slots.h"
 
 namespace tessera {
+
+namespace {
+
+Status check_finite(std::string_view input, float value, int64_t at, int64_t seq) {
+  if (std::isfinite(value)) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("the batch's {} has {} in row {}, token {}: wanted a finite number", input, double{value},
+                       at / seq, at % seq));
+}
+
+}  // namespace
 
 void Trainer::find_gradient_states() {
   for (const PlannedEntry& entry : running_->record().entries)
@@ -47,17 +59,45 @@ Status Trainer::clear_gradients() {
   return {};
 }
 
-namespace {
-
-// Counts labels with a weight.
-int64_t count_weighted_labels(const TokenBatch& batch) {
-  int64_t labels = 0;
-  for (size_t i = 0; i < elements(batch); ++i)
-    labels += batch.labels[i] >= 0 && (batch.weights == nullptr || batch.weights[i] != 0);
-  return labels;
+// Checks the sizes of a row.
+Status Trainer::check_row(const TokenBatch& batch) const {
+  if (batch.seq < 1 || batch.seq > settings_.seq)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the batch's rows have {} tokens, wanted 1 to {} (option seq)", batch.seq, settings_.seq));
+  if (batch.tokens == nullptr || batch.labels == nullptr)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the batch has no {}", batch.tokens == nullptr ? "tokens" : "labels"));
+  const bool takes_segments = std::ranges::any_of(
+      settings_.losses, [&](TokenLoss loss) { return running_->has_input(accumulation_entry(loss), "segments"); });
+  if (batch.segments != nullptr && !takes_segments)
+    return Status(StatusCode::kInvalidArgument,
+                  "the batch has segments, and this trainer takes one document a row: wanted option "
+                  "batch_segments 1 of a model with attention");
+  return {};
 }
 
-}  // namespace
+Status Trainer::check_batch(const TokenBatch& batch, std::span<const float> gradients) const {
+  constexpr int64_t kMostRows = 1 << 20;
+  if (batch.rows < 1 || batch.rows > kMostRows)
+    return Status(StatusCode::kInvalidArgument, format("the batch has {} rows, wanted 1 to {}", batch.rows, kMostRows));
+  TSR_RETURN_IF_ERROR(check_row(batch));
+  for (const auto& [input, from] : {std::pair("tokens", batch.tokens), {"labels", batch.labels},
+                                    {"positions", batch.positions}, {"segments", batch.segments}})
+    for (const IndexInput& index : index_inputs_)
+      if (from != nullptr && index.name == input)
+        TSR_RETURN_IF_ERROR(check_rows(index, HostTensor{{DType::kI32, Shape{batch.rows, batch.seq}},
+                                                         std::as_bytes(std::span(from, elements(batch))), nullptr}));
+  const auto part = [&](const float* values) {
+    return values == nullptr ? std::span<const float>() : std::span(values, elements(batch));
+  };
+  for (const auto& [input, values] : {std::pair("weights", part(batch.weights)),
+                                      {"sampler_logprobs", part(batch.sampler_logprobs)},
+                                      {"advantages", part(batch.advantages)},
+                                      {"gradients", gradients}})
+    for (size_t i = 0; i < values.size(); ++i)
+      if (batch.labels[i] >= 0) TSR_RETURN_IF_ERROR(check_finite(input, values[i], static_cast<int64_t>(i), batch.seq));
+  return {};
+}
 
 // Missing rows and row ends are padded without weight.
 Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
@@ -66,16 +106,7 @@ Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
     return Status(StatusCode::kInvalidArgument,
                   format("the batch has {} rows, wanted 1 to {} (option batch): add up several", batch.rows,
                          settings_.batch));
-  if (batch.seq < 1 || batch.seq > seq)
-    return Status(StatusCode::kInvalidArgument,
-                  format("the batch's rows have {} tokens, wanted 1 to {} (option seq)", batch.seq, seq));
-  if (batch.tokens == nullptr || batch.labels == nullptr)
-    return Status(StatusCode::kInvalidArgument,
-                  format("the batch has no {}", batch.tokens == nullptr ? "tokens" : "labels"));
-  if (batch.segments != nullptr && !running_->has_input(entry, "segments"))
-    return Status(StatusCode::kInvalidArgument,
-                  "the batch has segments, and this trainer takes one document a row: wanted option "
-                  "batch_segments 1 of a model with attention");
+  TSR_RETURN_IF_ERROR(check_row(batch));
   std::vector<int32_t> values(static_cast<size_t>(settings_.batch * seq));
   // `otherwise(t, is_given)`: default at position t, inside or outside of the given rows.
   const auto feed = [&](std::string_view input, const int32_t* from, const auto& otherwise) -> Status {
@@ -97,7 +128,33 @@ Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
   TSR_RETURN_IF_ERROR(feed("labels", batch.labels, [](int32_t, bool) { return -1; }));
   TSR_RETURN_IF_ERROR(feed("positions", batch.positions, [](int32_t t, bool) { return t; }));
   // Padding is a separate document.
-  return feed("segments", batch.segments, [](int32_t, bool is_given) { return is_given ? 0 : -1; });
+  TSR_RETURN_IF_ERROR(feed("segments", batch.segments, [](int32_t, bool is_given) { return is_given ? 0 : -1; }));
+  return feed_slots(entry, batch);
+}
+
+// Padding has no adapter.
+Status Trainer::feed_slots(std::string_view entry, const TokenBatch& batch) {
+  if (!running_->has_input(entry, kAdapterInput)) return {};
+  if (batch.slots == nullptr)
+    return Status(StatusCode::kFailedPrecondition,
+                  "this trainer has slots for adapters, and a batch without them changes none: wanted "
+                  "tsr_adapter_trainer_new in place of tsr_trainer_new");
+  const auto seq = static_cast<size_t>(settings_.seq);
+  std::vector<int32_t> slots(static_cast<size_t>(settings_.batch) * seq, -1);
+  std::vector<float> factors(slots.size()), scales(static_cast<size_t>(settings_.batch));
+  for (size_t row = 0; row < static_cast<size_t>(batch.rows); ++row) {
+    std::fill_n(slots.begin() + static_cast<ptrdiff_t>(row * seq), batch.seq, batch.slots[row]);
+    std::fill_n(factors.begin() + static_cast<ptrdiff_t>(row * seq), batch.seq, batch.factors[row]);
+    scales[row] = batch.row_scales[row];
+  }
+  const Shape tokens{settings_.batch, settings_.seq};
+  TSR_RETURN_IF_ERROR(running_->feed(entry, kAdapterInput,
+                                     HostTensor{{DType::kI32, tokens}, std::as_bytes(std::span(slots)), nullptr}));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, kAdapterFactor,
+                                     HostTensor{{DType::kF32, tokens}, std::as_bytes(std::span(factors)), nullptr}));
+  if (!running_->has_input(entry, kRowScale)) return {};
+  return running_->feed(entry, kRowScale,
+                        HostTensor{{DType::kF32, {settings_.batch}}, std::as_bytes(std::span(scales)), nullptr});
 }
 
 // Values of labels without weight are replaced by 0.
@@ -111,10 +168,7 @@ Status Trainer::feed_floats(std::string_view entry, std::string_view input, cons
       const auto from = static_cast<size_t>(row * batch.seq + t);
       if (batch.labels[from] < 0) continue;
       const float value = values.empty() ? static_cast<float>(otherwise) : values[from];
-      if (!std::isfinite(value))
-        return Status(StatusCode::kInvalidArgument,
-                      format("the batch's {} has {} in row {}, token {}: wanted a finite number", input,
-                             double{value}, row, t));
+      TSR_RETURN_IF_ERROR(check_finite(input, value, row * batch.seq + t, batch.seq));
       floats_[static_cast<size_t>(row * seq + t)] = value;
     }
   return running_->feed(
@@ -197,10 +251,16 @@ Result<LossValue> Trainer::accumulate(std::string_view entry, const TokenBatch& 
   TSR_RETURN_IF_ERROR(run_part(entry));
   LossValue value;
   TSR_ASSIGN_OR_RETURN(value.loss, running_->fetch_scalar(entry, "loss"));
+  TSR_ASSIGN_OR_RETURN(value.logprobs, fetch_logprobs(entry, batch));
+  if (batch.slots != nullptr) {
+    TSR_ASSIGN_OR_RETURN(const HostTensor losses, running_->session().fetch(entry, kRowLosses));
+    const auto own = losses.as<float>().first(static_cast<size_t>(batch.rows));
+    value.row_losses.assign(own.begin(), own.end());
+    return value;  // adapters count for themselves
+  }
   ++accumulated_;
   accumulated_labels_ += count_weighted_labels(batch);
   accumulated_loss_ += value.loss;
-  TSR_ASSIGN_OR_RETURN(value.logprobs, fetch_logprobs(entry, batch));
   return value;
 }
 
@@ -216,37 +276,51 @@ std::vector<std::string> names_of_losses() {
 
 }  // namespace
 
-Result<LossValue> Trainer::forward_backward(const TokenBatch& batch, std::string_view loss,
-                                            const Options& options) {
-  cancelled_ = false;
+Result<LossOptions> Trainer::check_loss(const TokenBatch& batch, std::string_view loss,
+                                        const Options& options) const {
   const std::optional<TokenLoss> known = token_loss_from_name(loss);
   if (!known || *known == TokenLoss::kGradient)
     return Status(StatusCode::kInvalidArgument,
                   format("loss is '{}', wanted one of {}{}", std::string(loss.substr(0, 64)),
                          join(names_of_losses(), ", "),
                          known ? "; tsr_trainer_backward takes gradients of your own" : ""));
-  const std::string entry = accumulation_entry(*known);
-  TSR_RETURN_IF_ERROR(check_parts(entry));
+  TSR_RETURN_IF_ERROR(check_parts(accumulation_entry(*known)));
   TSR_ASSIGN_OR_RETURN(const LossOptions read, read_loss_options(*known, options));
   TSR_RETURN_IF_ERROR(check_arrays(batch, *known));
+  return read;
+}
+
+Result<LossValue> Trainer::forward_backward(const TokenBatch& batch, std::string_view loss,
+                                            const Options& options) {
+  cancelled_ = false;
+  TSR_ASSIGN_OR_RETURN(const LossOptions read, check_loss(batch, loss, options));
+  const std::string entry = accumulation_entry(*token_loss_from_name(loss));
   TSR_RETURN_IF_ERROR(feed_batch(entry, batch));
   TSR_RETURN_IF_ERROR(feed_loss(entry, batch, read));
   return accumulate(entry, batch);
 }
 
 Status Trainer::backward(const TokenBatch& batch, std::span<const float> gradients) {
+  return add_gradients(batch, gradients).status();
+}
+
+Status Trainer::check_gradients(const TokenBatch& batch, std::span<const float> gradients) const {
+  TSR_RETURN_IF_ERROR(check_parts(accumulation_entry(TokenLoss::kGradient)));
+  TSR_RETURN_IF_ERROR(check_arrays(batch, TokenLoss::kGradient));
+  if (gradients.size() == elements(batch)) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("{} gradients for {} rows of {} tokens, wanted {}", gradients.size(), batch.rows, batch.seq,
+                       elements(batch)));
+}
+
+Result<LossValue> Trainer::add_gradients(const TokenBatch& batch, std::span<const float> gradients) {
   cancelled_ = false;
   const std::string entry = accumulation_entry(TokenLoss::kGradient);
-  TSR_RETURN_IF_ERROR(check_parts(entry));
-  TSR_RETURN_IF_ERROR(check_arrays(batch, TokenLoss::kGradient));
+  TSR_RETURN_IF_ERROR(check_gradients(batch, gradients));
   TSR_RETURN_IF_ERROR(feed_batch(entry, batch));
-  if (gradients.size() != elements(batch))
-    return Status(StatusCode::kInvalidArgument,
-                  format("{} gradients for {} rows of {} tokens, wanted {}", gradients.size(), batch.rows,
-                         batch.seq, elements(batch)));
   TSR_RETURN_IF_ERROR(feed_loss(entry, batch, {}));
   TSR_RETURN_IF_ERROR(feed_floats(entry, "gradients", batch, gradients, 0));
-  return accumulate(entry, batch).status();
+  return accumulate(entry, batch);
 }
 
 Result<StepInfo> Trainer::optimizer_step(const Options& options) {
@@ -289,6 +363,16 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   info.seconds = std::exchange(parts_s_, 0);
   last_step_ = info;
   return info;
+}
+
+Result<double> Trainer::update_slot(int32_t slot, const StepInfo& info, const UpdateSettings& settings) {
+  cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_parts(kUpdateEntry));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, kUpdatedSlot, slot));
+  TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info, settings));
+  const WeightLock::Update update(weight_lock_);
+  TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
+  return running_->fetch_scalar(kUpdateEntry, "grad_norm");
 }
 
 }  // namespace tessera

@@ -63,6 +63,8 @@ std::string adapted_head(const Graph& forward) {
 RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
     : forward_(forward), options_(options), is_adapted_(forward.tensors().size()) {
   if (options.slots == 0) return;
+  for (const TensorId weight : options.weights) is_adapted_[index(weight)] = true;
+  if (!options.weights.empty()) return;
   std::vector<bool> others(forward.tensors().size());  // read by other nodes
   for (const Node& node : forward.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -104,14 +106,14 @@ Result<RowAdapters::Factors> RowAdapters::factors_of(GraphCopy& copy, const Node
   const std::string name = is_head(node) ? name_of_head(forward_, weight) : tensor.name;
   const auto add = [&](std::string_view which, int64_t columns) {
     const TensorType type{options_.dtype, {options_.slots, options_.rank, columns}};
-    return copy.graph().add_tensor(name + std::string(which), type, TensorKind::kState);
+    return copy.graph().add_tensor(name + std::string(which), type, options_.kind);
   };
   TSR_ASSIGN_OR_RETURN(factors.a, add(kAdapterA, K));
   TSR_ASSIGN_OR_RETURN(factors.b, add(kAdapterB, N));
   return factors;
 }
 
-Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter) {
+Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter, TensorId factor) {
   const Node& node = forward_.node(id);
   Graph& graph = copy.graph();
   TSR_ASSIGN_OR_RETURN(const Factors factors, factors_of(copy, node));
@@ -124,7 +126,12 @@ Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter) {
   graph.set_scope(node.scope);
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> base,
                        graph.add_node(node.op->name, inputs, std::move(attrs)));
-  TSR_ASSIGN_OR_RETURN(const TensorId low, graph.add("adapter_shrink", {inputs[0], factors.a, adapter}));
+  TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("adapter_shrink", {inputs[0], factors.a, adapter}));
+  if (factor != kNoTensor) {
+    const std::vector<int64_t> last = {graph.type(low).shape.rank() - 1};
+    TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {factor, low}, {{"axes", last}}));
+    TSR_ASSIGN_OR_RETURN(low, graph.add("mul", {low, everywhere}));
+  }
   TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("adapter_expand", {low, factors.b, adapter, base[0]}));
   std::vector<TensorId> results = {sum};
   if (activation != "none") {

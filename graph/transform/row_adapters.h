@@ -30,6 +30,8 @@ struct RowAdapterOptions {
   int64_t slots = 0, rank = 0;
   DType dtype = DType::kF32;  // of the factors
   bool head = false;          // the head has them, too
+  TensorKind kind = TensorKind::kState;  // or kParameter, which trains
+  std::vector<TensorId> weights = {};    // empty: all that may have adapters
 };
 
 class RowAdapters {
@@ -40,7 +42,8 @@ class RowAdapters {
   bool has_head() const { return head_ != kNoNode; }  // with `head`
   // Copies such a node, and adds the tokens' adapters to its result, before
   // its activation. `adapter`: i32, the slot of each token, in the copy.
-  Status add_product(GraphCopy& copy, NodeId id, TensorId adapter);
+  // `factor`: f32, of each token's adapter; kNoTensor: it is part of B.
+  Status add_product(GraphCopy& copy, NodeId id, TensorId adapter, TensorId factor = kNoTensor);
 
  private:
   struct Factors {

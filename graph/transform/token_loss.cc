@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/transform/adapter_slots.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
 
@@ -150,6 +151,19 @@ class LossBuilder {
   TensorId ratio_ = kNoTensor, advantages_ = kNoTensor;
 };
 
+// The sum of the rows' losses, each times the row's own scale: rows may be of different adapters.
+Result<TensorId> add_row_losses(Graph& graph, TensorId losses) {
+  const TensorType& type = graph.type(losses);
+  TSR_ASSIGN_OR_RETURN(const TensorId scale, graph.add_tensor(std::string(kRowScale), {type.dtype, {type.shape[0]}},
+                                                               TensorKind::kInput));
+  const std::vector<int64_t> tokens = {1}, rows = {0};
+  TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {scale, losses}, {{"axes", tokens}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId scaled, graph.add("mul", {losses, everywhere}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sums, graph.add("reduce_sum", {scaled}, {{"axes", tokens}}));
+  TSR_RETURN_IF_ERROR(graph.add_output(std::string(kRowLosses), sums));
+  return graph.add("reduce_sum", {sums}, {{"axes", rows}});
+}
+
 }  // namespace
 
 std::string_view name_of(TokenLoss loss) {
@@ -196,8 +210,8 @@ Status add_accumulated_loss(Graph& graph, TokenLoss loss) {
   TSR_ASSIGN_OR_RETURN(const TensorId logprobs, add_label_logprobs(graph, name_of(loss)));
   LossBuilder builder(graph, logprobs);
   TSR_ASSIGN_OR_RETURN(const TensorId losses, builder.add(loss));
-  TSR_ASSIGN_OR_RETURN(const TensorId total,
-                       graph.add("reduce_sum", {losses}, {{"axes", std::vector<int64_t>{0, 1}}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId total, has_adapter_slots(graph) ? add_row_losses(graph, losses)
+                                                                      : graph.add("reduce_sum", {losses}, {{"axes", std::vector<int64_t>{0, 1}}}));
   TSR_ASSIGN_OR_RETURN(const TensorId scale, builder.scalar("loss_scale"));
   TSR_ASSIGN_OR_RETURN(TensorId whole, graph.add("scale_by", {total, scale}));
   if (const auto auxiliary = graph.find_output("aux_loss")) {

@@ -10,6 +10,7 @@
 #include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
+#include "graph/transform/adapter_slots.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
@@ -17,6 +18,7 @@
 #include "graph/transform/precision.h"
 #include "graph/transform/preference_loss.h"
 #include "graph/transform/prune.h"
+#include "graph/transform/row_adapters.h"
 #include "graph/transform/token_loss.h"
 
 namespace tessera {
@@ -36,7 +38,7 @@ Result<TensorId> find_loss(const Graph& graph) {
 
 // Outputs of log probabilities: of whole steps and evaluations, and of accumulations.
 constexpr std::string_view kOfSteps[] = {kChosenLogprobs, kRejectedLogprobs};
-constexpr std::string_view kOfAccumulations[] = {kLogprobs, kChosenLogprobs, kRejectedLogprobs};
+constexpr std::string_view kOfAccumulations[] = {kLogprobs, kChosenLogprobs, kRejectedLogprobs, kRowLosses};
 
 // The graph with `loss` and its outputs among `logprobs` as its only outputs, in canonical order.
 Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
@@ -218,7 +220,7 @@ struct ChosenOptimizer {
       if (by_step) own["fixed_decay"] = 1;
     }
     double factor = group == nullptr ? 1 : group->lr_factor;
-    if (matches_wildcard(kLoraPlusMatch, parameter.name)) factor *= options.lora_plus_ratio;
+    if (matches_wildcard(kLoraPlusMatch, parameter.name) || parameter.name.ends_with(kAdapterB)) factor *= options.lora_plus_ratio;
     if (factor != 1) own["lr_scale"] = factor;
     return own;
   }
@@ -239,7 +241,7 @@ Result<ChosenOptimizer> choose_optimizer(const Graph& forward, const TrainingOpt
   TSR_ASSIGN_OR_RETURN(auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
   for (const ParameterGroup& group : options.optimizer.groups)
     TSR_RETURN_IF_ERROR(check_matches("groups", group.match, forward));
-  if (options.optimizer.lora_plus_ratio != 1)
+  if (options.optimizer.lora_plus_ratio != 1 && !has_adapter_slots(forward))
     TSR_RETURN_IF_ERROR(check_matches("lora_plus_ratio", kLoraPlusMatch, forward));
   return ChosenOptimizer{optimizer, std::move(hyper), options.optimizer,
                          options.step_settings && optimizer->has_step_settings};
@@ -407,7 +409,11 @@ Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOp
   for (const Gradient& gradient : gradients_of(graph)) {
     graph.set_scope("accumulate." + graph.tensor(gradient.parameter).name);
     TSR_ASSIGN_OR_RETURN(const TensorId state, add_gradient_state(graph, gradient));
-    TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("add", {state, gradient.gradient}));
+    TSR_ASSIGN_OR_RETURN(TensorId sum, add_slot_gradient(graph, state, gradient.gradient));
+    graph.set_phase(Phase::kUpdate);
+    if (sum == kNoTensor) {
+      TSR_ASSIGN_OR_RETURN(sum, graph.add("add", {state, gradient.gradient}));
+    }
     TSR_RETURN_IF_ERROR(add_state_update(graph, state, sum));
   }
   graph.set_scope("");
@@ -435,7 +441,8 @@ Result<Graph> make_update(const Graph& forward_with_loss, const TrainingOptions&
   }
   graph.set_scope("");
   graph.set_phase(Phase::kForward);
-  return only_update(graph, accumulated);
+  TSR_ASSIGN_OR_RETURN(Graph update, only_update(graph, accumulated));
+  return has_adapter_slots(forward_with_loss) ? with_slot_update(update) : std::move(update);
 }
 
 Result<Graph> make_forward(const Graph& forward_with_logprobs, bool fp8_matmuls) {

@@ -136,7 +136,10 @@ Status EntryEmitter::emit_node(NodeId id, EmitPhase phase, size_t task) {
   std::vector<SlotRef> inputs(node.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (reads_input(node, i)) {
-      TSR_ASSIGN_OR_RETURN(inputs[i], materialize(node.inputs[i], sharding.inputs[i], phase, id, plan.tier));
+      // A running sum goes on from the micro-batch before.
+      const bool goes_on = static_cast<int>(i) == node.op->sums_into && totals_.contains(node.outputs[0]);
+      TSR_ASSIGN_OR_RETURN(inputs[i], goes_on ? materialize(node.outputs[0], sharding.inputs[i], EmitPhase::kUpdate, id, plan.tier)
+                                              : materialize(node.inputs[i], sharding.inputs[i], phase, id, plan.tier));
     }
   if (!node.op->is_view) return emit_kernel(id, phase, task, std::move(inputs));
   TSR_CHECK(
@@ -300,7 +303,7 @@ Status EntryEmitter::accumulate(NodeId id) {
       return out;
     };
     TSR_ASSIGN_OR_RETURN(SlotRef at, materialize(tensor, spec, emit_phase_of(node), id, adds_in));
-    if (totals_.contains(tensor)) {
+    if (totals_.contains(tensor) && node.op->sums_into < 0) {
       TSR_ASSIGN_OR_RETURN(
           const std::vector<SlotRef> sum,
           launch_local("add", {local, local}, {local}, {carry(totals_[tensor][0].at, adds_in), at}, id,

@@ -90,6 +90,7 @@ class BatchCutter {
           dims, [&](const std::string& dim) { return dim.find(over.name) != std::string::npos; });
     };
     if (over.kind == FactorKind::kPass || node.op->any_part) return {};
+    if (node.op->sums_into >= 0) return make(id, BatchPart::kAddend), Status();  // micro-batches go on from one another
     if (over.kind != FactorKind::kReduce) return refuse(id, "works on the whole batch at once");
     if (over.reduce != ReduceKind::kSum) return refuse(id, "takes a maximum over the batch");
     // A term added once to the sum over the batch (a bias) would be added by every micro-batch.

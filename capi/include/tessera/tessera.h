@@ -30,6 +30,7 @@
  *   plan                              how a model is computed, in what time and bytes; absent clusters
  *   program, session                  the low level
  *   trainer, run log, training run    training
+ *   adapters side by side             many trainings of adapters in the same batches
  *   generator, engine                 texts; many at once
  *   scorer, embedder                  log probabilities; vectors, classes; importance matrices
  *
@@ -141,6 +142,7 @@ typedef struct tsr_calibration tsr_calibration;
 typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
+typedef struct tsr_adapter_trainer tsr_adapter_trainer;
 typedef struct tsr_run_log tsr_run_log;
 typedef struct tsr_run tsr_run;
 typedef struct tsr_generator tsr_generator;
@@ -1846,6 +1848,96 @@ TSR_API tsr_status* tsr_trainer_plan(const tsr_trainer* trainer, tsr_plan** out_
  * change. Without a call in progress it has no effect. */
 TSR_API void tsr_trainer_cancel(tsr_trainer* trainer);
 TSR_API void tsr_trainer_free(tsr_trainer* trainer);
+
+#ifdef TSR_UNSTABLE_API
+/* ================================================================ adapters side by side */
+
+/* Many low-rank adapters, trained in the same batches over one frozen model: a service's tenants, the candidates of a search.
+ * Each has its own rows, rank, alpha, weights, loss scale, learning rate, optimizer settings, clipping, step and moments. An
+ * adapter's values, losses and log probabilities are those that it would have alone with the same options, to the bit on
+ * devices that do not split the batch (cpu:1, tp, pp), else to rounding: rows of an adapter are added up in their order, and a
+ * batch without the others' rows gives the same sums. Adapters join and leave between passes; the plan stays.
+ *
+ *     tsr_adapter_trainer_new(runtime, model, options, &trainer);
+ *     tsr_adapter_trainer_add(trainer, adapter_options, &adapter);            as many as there are slots
+ *     tsr_adapter_trainer_forward_backward(trainer, adapter, &batch, "cross_entropy", NULL, &pass);
+ *     tsr_adapter_trainer_update(trainer, adapter, step_options, &pass);      each adapter's passes are done in their order
+ *     while (tsr_adapter_trainer_next(trainer, &text) == NULL && text of it) ...
+ *     tsr_adapter_trainer_model(trainer, adapter, &tuned);                    to generate, to serve, to save
+ *
+ * Options: those of tsr_trainer_new without a dataset, of which batch and seq are the rows and tokens of a run, and
+ *   adapters      i64   slots: adapters that may be there at once (default 8). The plan has the memory of all of them
+ *   adapter_rank  i64   the largest rank (default 16); smaller ones are filled up with zeros
+ *   adapter_weights  str  weights that may have adapters, as the option `on` of tsr_model_add_adapters (default: the same ones)
+ *   losses        str   as there (default cross_entropy)
+ * optimizer is adamw, lion or sgd; precision f32 or tf32. A model's auxiliary loss, a mean over rows of several
+ * adapters, is left out. tsr_plan_new takes the same options.
+ * TSR_UNSUPPORTED for other optimizers. Codes: those of tsr_trainer_new. */
+TSR_API tsr_status* tsr_adapter_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
+                                            tsr_adapter_trainer** out_trainer);
+
+/* Adds an adapter. options: of tsr_model_add_adapters, and seed i64 of its first values (default: the trainer's). on defaults
+ * to the trainer's adapter_weights, rank to 16 or adapter_rank, if that is less. *out_adapter is its number, which is not used
+ * again. TSR_BUSY where all slots are taken; TSR_INVALID_ARGUMENT for a rank above adapter_rank and weights without slots;
+ * TSR_UNSUPPORTED for dora, dropout, init pissa, also, and for alphas that make unlike factors.
+ * Codes: TSR_BUSY, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_NOT_FOUND, TSR_VALUES_LOST. */
+TSR_API tsr_status* tsr_adapter_trainer_add(tsr_adapter_trainer* trainer, const tsr_options* options, int64_t* out_adapter);
+/* The adapter leaves, with its passes that wait. Results that are finished stay.
+ * Codes: TSR_NOT_FOUND. */
+TSR_API tsr_status* tsr_adapter_trainer_drop(tsr_adapter_trainer* trainer, int64_t adapter);
+
+/* Each queues a pass of an adapter, whose number is *out_pass. Batches are those of tsr_trainer_forward and
+ * tsr_trainer_forward_backward, are copied, and may have any number of rows. forward gives log probabilities; forward_backward
+ * adds gradients of a loss (options: as there, without aux_scale); backward those of sum(gradients * p); update is the
+ * adapter's optimizer step (options: of tsr_trainer_optimizer_step). What is wrong with a batch is refused here.
+ * TSR_BUSY where more than 4,194,304 tokens would wait.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_VALUES_LOST. */
+TSR_API tsr_status* tsr_adapter_trainer_forward(tsr_adapter_trainer* trainer, int64_t adapter, const tsr_batch* batch,
+                                                int64_t* out_pass);
+TSR_API tsr_status* tsr_adapter_trainer_forward_backward(tsr_adapter_trainer* trainer, int64_t adapter,
+                                                         const tsr_batch* batch, const char* loss,
+                                                         const tsr_options* options, int64_t* out_pass);
+TSR_API tsr_status* tsr_adapter_trainer_backward(tsr_adapter_trainer* trainer, int64_t adapter, const tsr_batch* batch,
+                                                 const float* gradients, size_t count, int64_t* out_pass);
+TSR_API tsr_status* tsr_adapter_trainer_update(tsr_adapter_trainer* trainer, int64_t adapter, const tsr_options* options,
+                                               int64_t* out_pass);
+/* Drops a pass that is not finished. Gradients of its rows that were computed stay until the adapter's next update.
+ * Codes: TSR_NOT_FOUND. */
+TSR_API tsr_status* tsr_adapter_trainer_cancel_pass(tsr_adapter_trainer* trainer, int64_t pass);
+
+/* Computes until a pass is finished, and gives its result as JSON: {"pass", "adapter", "kind": "forward", "forward_backward",
+ * "backward" or "update", "loss": of a pass with gradients, the sum over its rows times the option scale; of an update that of
+ * all rows since the last one, and of an update "step", "grad_norm" and "lr"; "error": {"code": TSR_*, "message"} where it
+ * failed, which leaves other adapters alone}. Numbers that are not finite are null. An empty text: no pass waits.
+ * Adapters take turns (deficit round robin by rows), and a batch is filled up with rows of all that wait for the same loss.
+ * A failed pass's codes: those of tsr_trainer_forward_backward and tsr_trainer_optimizer_step. After TSR_CANCELLED, and any
+ * other failure of a run, all adapters' values are lost.
+ * Codes: none. */
+TSR_API tsr_status* tsr_adapter_trainer_next(tsr_adapter_trainer* trainer, tsr_text** out_text);
+/* Log probabilities of the labels of the pass whose result was the last, f32 [rows, seq] of its batch; none of an update.
+ * Codes: none. */
+TSR_API tsr_status* tsr_adapter_trainer_logprobs(const tsr_adapter_trainer* trainer, float* items, size_t capacity,
+                                                 size_t* out_count);
+
+/* A checkpoint of one adapter, as tsr_trainer_save writes that of a trainer of the model with this adapter alone: either
+ * goes on from the other's. load adds the adapter, with its optimizer state and step.
+ * Codes: those of tsr_trainer_save and tsr_trainer_resume, and of tsr_adapter_trainer_add. */
+TSR_API tsr_status* tsr_adapter_trainer_save(tsr_adapter_trainer* trainer, int64_t adapter, const char* folder);
+TSR_API tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, int64_t* out_adapter);
+
+/* The model with the adapter's present values, as of tsr_model_add_adapters. It shares the values of the trainer's model.
+ * Codes: TSR_NOT_FOUND, TSR_VALUES_LOST. */
+TSR_API tsr_status* tsr_adapter_trainer_model(tsr_adapter_trainer* trainer, int64_t adapter, tsr_model** out_model);
+
+/* {"slots", "rank", "weights", "slot_bytes": of one slot's values, gradients and optimizer state, "adapters": [{"adapter",
+ *  "slot", "rank", "factor", "step", "passes": that wait, "forward_tokens", "trained_tokens"}], "runs", "rows": computed for
+ *  adapters, "batch", "queued_tokens", "trainer": as tsr_trainer_report}
+ * Codes: none. */
+TSR_API tsr_status* tsr_adapter_trainer_report(const tsr_adapter_trainer* trainer, tsr_text** out_text);
+/* Any thread: the run in progress ends; see tsr_adapter_trainer_next. */
+TSR_API void tsr_adapter_trainer_cancel(tsr_adapter_trainer* trainer);
+TSR_API void tsr_adapter_trainer_free(tsr_adapter_trainer* trainer);
+#endif
 
 /* ================================================================ run log */
 
