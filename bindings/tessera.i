@@ -45,6 +45,9 @@
 %ignore tsr_trainer_forward;
 %ignore tsr_trainer_forward_backward;
 %ignore tsr_trainer_backward;
+%ignore tsr_adapter_trainer_forward;
+%ignore tsr_adapter_trainer_forward_backward;
+%ignore tsr_adapter_trainer_backward;
 
 %include <tessera/tessera.h>
 
@@ -143,6 +146,31 @@ static tsr_status* tsr_raw_trainer_backward(tsr_trainer* trainer, int64_t rows, 
                                             const int32_t* segments, const float* items, size_t count) {
   const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, NULL, NULL, NULL);
   return tsr_trainer_backward(trainer, &batch, items, count);
+}
+
+/* Passes of one adapter of several, likewise. */
+static tsr_status* tsr_raw_adapter_trainer_forward(tsr_adapter_trainer* trainer, int64_t adapter, int64_t rows,
+                                                   int64_t seq, const int32_t* tokens, const int32_t* labels,
+                                                   const int32_t* positions, const int32_t* segments,
+                                                   int64_t* out_pass) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, NULL, NULL, NULL);
+  return tsr_adapter_trainer_forward(trainer, adapter, &batch, out_pass);
+}
+static tsr_status* tsr_raw_adapter_trainer_forward_backward(tsr_adapter_trainer* trainer, int64_t adapter, int64_t rows,
+                                                            int64_t seq, const int32_t* tokens, const int32_t* labels,
+                                                            const int32_t* positions, const int32_t* segments,
+                                                            const float* weights, const float* sampler_logprobs,
+                                                            const float* advantages, const char* loss,
+                                                            const tsr_options* options, int64_t* out_pass) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, weights, sampler_logprobs, advantages);
+  return tsr_adapter_trainer_forward_backward(trainer, adapter, &batch, loss, options, out_pass);
+}
+static tsr_status* tsr_raw_adapter_trainer_backward(tsr_adapter_trainer* trainer, int64_t adapter, int64_t rows,
+                                                    int64_t seq, const int32_t* tokens, const int32_t* labels,
+                                                    const int32_t* positions, const int32_t* segments,
+                                                    const float* items, size_t count, int64_t* out_pass) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, NULL, NULL, NULL);
+  return tsr_adapter_trainer_backward(trainer, adapter, &batch, items, count, out_pass);
 }
 %}
 
