@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "graph/base/text.h"
+#include "runtime/core_arbiter.h"
 #include "runtime/device_run_lock.h"
 #include "runtime/host_services.h"
 #include "runtime/plugin_file.h"
@@ -67,7 +68,8 @@ struct BackendRegistry::Impl {
   RegistryOptions options;
   HostServices services;
   DeviceRunLock run_lock;
-  std::mutex mutex;
+  mutable std::mutex mutex;
+  std::shared_ptr<CoreArbiter> arbiter = std::make_shared<CoreArbiter>();  // guarded by `mutex`
   std::vector<Entry> entries;  // guarded by `mutex`
 
   void add_built_in(tsr_backend_entry entry) {
@@ -128,6 +130,17 @@ BackendRegistry::~BackendRegistry() = default;
 
 const tsr_host_api& BackendRegistry::host() const { return impl_->services.api(); }
 DeviceRunLock& BackendRegistry::run_lock() { return impl_->run_lock; }
+
+std::shared_ptr<CoreArbiter> BackendRegistry::arbiter() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->arbiter;
+}
+
+void BackendRegistry::join_arbiter(const BackendRegistry& other) {
+  std::shared_ptr<CoreArbiter> joined = other.arbiter();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->arbiter = std::move(joined);
+}
 
 Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
   if (!is_name(name))

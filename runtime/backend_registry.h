@@ -24,6 +24,7 @@ struct RegistryOptions {
   HostHooks hooks;
 };
 
+class CoreArbiter;
 class DeviceRunLock;
 
 struct BackendInfo {
@@ -46,6 +47,9 @@ class BackendRegistry {
   std::vector<BackendInfo> list();   // built-ins and every plugin known by name, present or not
   const tsr_host_api& host() const;  // with this registry's pool and log
   DeviceRunLock& run_lock();
+  std::shared_ptr<CoreArbiter> arbiter() const;
+  // Devices opened later take turns with those of `other`.
+  void join_arbiter(const BackendRegistry& other);
 
  private:
   struct Impl;

@@ -89,6 +89,7 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
   impl->api = api;
   impl->host = &registry.host();
   impl->run_lock = &registry.run_lock();
+  impl->arbiter = registry.arbiter();
   impl->text = share.count == 1 ? std::string(trimmed) : text_of(backend, ordinals, present == INT32_MAX);
   impl->threads = impl->host->thread_count(impl->host->host);
   impl->info.struct_size = sizeof(impl->info);
@@ -121,6 +122,7 @@ const std::string& DeviceSet::device_name(int32_t rank) const {
   TSR_CHECK(rank >= 0 && rank < size(), "no such rank");
   return impl_->names[static_cast<size_t>(rank)];
 }
+CoreArbiter& DeviceSet::arbiter() const { return *impl_->arbiter; }
 const KernelCatalog& DeviceSet::catalog() const { return *impl_->catalog; }
 
 Cluster DeviceSet::cluster() const {

@@ -11,6 +11,7 @@
 #include "graph/cluster.h"
 #include "graph/kernel_catalog.h"
 #include "runtime/backend_registry.h"
+#include "runtime/core_arbiter.h"
 
 namespace tessera {
 
@@ -37,6 +38,8 @@ class DeviceSet {
   bool use_profile(std::shared_ptr<const DeviceProfile> profile, std::string path = {});
   const std::string& profile_path() const;  // empty for none
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
+
+  CoreArbiter& arbiter() const;  // turns on the cores that these devices share
 
   // For runtime/ only.
   struct Impl;

@@ -19,6 +19,7 @@ struct DeviceSet::Impl {
   const tsr_backend_api* api = nullptr;
   const tsr_host_api* host = nullptr;
   DeviceRunLock* run_lock = nullptr;  // the registry's
+  std::shared_ptr<CoreArbiter> arbiter;  // the registry's when they were opened
   std::string text;
   std::vector<int32_t> ordinals;
   std::vector<tsr_abi_device*> devices;  // one per rank

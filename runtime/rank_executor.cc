@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/analysis/instructions.h"
+#include "graph/analysis/read_only_parameters.h"
 #include "graph/base/text.h"
 #include "runtime/host_services.h"
 
@@ -105,6 +106,10 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     RankStream& stream = *streams[static_cast<size_t>(dependencies.stream[at])];
     Step& step = stream.steps[entry].emplace_back();
     step.instruction = static_cast<int32_t>(at);
+    if (const std::vector<Step>& steps = stream.steps[entry]; steps.size() > 1) {
+      const auto before = static_cast<size_t>(steps[steps.size() - 2].instruction);
+      step.begins_batch = micro_batch_of(code[at]) != micro_batch_of(code[before]);
+    }
     if (const Status status = resolver_->resolve(code[at], step); !status.ok())
       return failure(static_cast<int32_t>(entry), step, status);
     step.wait_begin = static_cast<int32_t>(waits_.size());
@@ -124,7 +129,22 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   // A trace times single kernels.
   if (options_.fuse_launches && !options_.trace)
     for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
+  mark_updates(entry);
   return {};
+}
+
+// A fused launch writes what its members write.
+void RankExecutor::mark_updates(size_t entry) {
+  const std::vector<Instruction>& code = program_.entries[entry].code;
+  for (const auto& stream : streams_) {
+    std::vector<Step>& steps = stream->steps[entry];
+    auto first = std::ranges::find_if(steps, [&](const Step& step) {
+      return writes_parameter(program_, code[static_cast<size_t>(step.instruction)]);
+    });
+    if (first == steps.end()) continue;
+    while (first->kind == Step::Kind::kFused) --first;
+    first->begins_update = true;
+  }
 }
 
 // Prepares an entry for a backend that does not block: fused launches, timers and capture.
@@ -272,6 +292,9 @@ Status RankExecutor::run_step(RankStream& stream, int32_t entry, const Step& ste
     for (int32_t wait = step.wait_begin; wait < step.wait_end; ++wait)
       if (!wait_for(waits_[static_cast<size_t>(wait)])) break;
   }
+  stream.activity.store(StreamActivity::kComputes, std::memory_order_relaxed);  // also while others have their turn
+  if (&stream == streams_[0].get()) signals_.turn->pass(step.begins_batch);
+  if (step.begins_update && signals_.begin_update) signals_.begin_update();
   if (signals_.stop.load(std::memory_order_acquire))
     return failure(entry, step, Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
   const int64_t begin_ns = options_.trace ? host_now_ns() : 0;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core_arbiter.h"
 #include "runtime/entry_capture.h"
 #include "runtime/executable_impl.h"
 #include "runtime/rank_memory.h"
@@ -30,6 +31,8 @@ struct RunSignals {
   std::atomic<bool> stop{false};             // no new instruction begins once it is set
   std::function<void(const Status&)> fail;   // sets `stop` and wakes all waiters; from any thread
   int64_t origin_ns = 0;                     // of traces
+  CoreArbiter::Turn* turn = nullptr;         // of the run in progress
+  std::function<void()> begin_update;        // called before instructions that write parameters; may be empty
   std::map<std::string, CaptureVote> votes;  // by entry; grows while executors are made
 };
 
@@ -81,6 +84,7 @@ class RankExecutor {
                RunSignals& signals);
   Status resolve();
   Status resolve_entry(size_t entry, const Dependencies& dependencies);
+  void mark_updates(size_t entry);
   Status prepare_issue(size_t entry, std::span<RankStream* const> streams);
   RankStream& stream_of(const StreamId& id);
   void give_threads();

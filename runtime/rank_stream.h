@@ -31,6 +31,8 @@ struct Step {
   enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite, kFused };
   Kind kind = Kind::kKernel;
   bool is_awaited = false;               // by another stream
+  bool begins_batch = false;             // the first of a micro-batch on the stream, except of the run's first
+  bool begins_update = false;            // the stream's first that writes a parameter
   int32_t instruction = 0;               // index in the entry's code
   int32_t channel = -1;                  // group of a collective, peer of a send or receive
   int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list

@@ -88,13 +88,24 @@ struct Session::Impl {
   std::atomic<int64_t> runs{0};
   bool may_spin = false;
 
+  std::mutex update_mutex;  // guards the update's beginning
+  bool has_begun_update = false;
+
   std::mutex mutex;  // guards the four members below
   Status first_error;
   bool running = false, cancelled = false;
   bool failed = false;
 
+  // Begins an update for all ranks.
+  void begin_update();
+
   bool in_forked_child() const { return pid != getpid(); }
 
+  CoreSide side() const {
+    const DeviceSet::Impl& devices = executable->impl().devices->impl();
+    const bool shares_cores = devices.info.shared_cores > 0 && has_flag(*devices.api, TSR_BACKEND_BLOCKING);
+    return shares_cores ? options.side : CoreSide::kNone;
+  }
   Status setup();
   void run_rank(int32_t rank);
   Status run_all(const SessionEntry& entry);
@@ -145,6 +156,7 @@ Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(memory.note_used_before());
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
+  if (options.before_update) signals.begin_update = [this] { begin_update(); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
     TSR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> made,
                          RankExecutor::create(executable->impl(), rank, options, signals));
@@ -235,6 +247,7 @@ void Session::Impl::fail(const Status& status) {
 void Session::Impl::stop_run() {
   signals.stop.store(true, std::memory_order_seq_cst);
   executable->impl().devices->impl().run_lock->wake();
+  executable->impl().devices->impl().arbiter->wake();
   comms.abort();
   for (const auto& rank : ranks) rank->wake();
 }
@@ -252,9 +265,22 @@ Status Session::Impl::usable() const {
   return {};
 }
 
+// Other ranks that write a parameter wait for the first. What the update waits for may need turns.
+void Session::Impl::begin_update() {
+  const std::lock_guard lock(update_mutex);
+  if (has_begun_update) return;
+  signals.turn->leave();
+  options.before_update();
+  signals.turn->resume();
+  has_begun_update = true;
+}
+
 // An error if a rank has no thread; then nothing has begun.
 Status Session::Impl::run_all(const SessionEntry& entry) {
   const DeviceSet::Impl& devices = executable->impl().devices->impl();
+  CoreArbiter::Turn turn(*devices.arbiter, side(), signals.stop);
+  signals.turn = &turn;
+  has_begun_update = false;
   std::optional<DeviceRunLock::Guard> guard;
   if (ranks.size() > 1 && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
     guard.emplace(*devices.run_lock, *devices.api, devices.ordinals, signals.stop);

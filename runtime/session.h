@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "graph/program.h"
 #include "graph/trace.h"
 #include "runtime/device_set.h"
+#include "runtime/turn_ledger.h"
 
 namespace tessera {
 
@@ -56,6 +58,11 @@ struct SessionOptions {
   std::optional<StreamOptions> streams = {};  // streams that may overlap; nullopt: usual_streams
   // Memory of all read-only parameters (shared_weights.h), with values; null: in the arena.
   std::shared_ptr<const SharedWeights> weights = {};
+  // Whose turn runs take on devices that share the runtime's cores (core_arbiter.h).
+  CoreSide side = CoreSide::kNone;
+  // Called once in a run on such devices, in any thread, before the first instruction that writes a parameter. It may wait
+  // for other runs: this one has no turn meanwhile.
+  std::function<void()> before_update = {};
   uint64_t perturbation_seed = 0;  // tests: short random waits before instructions and inside communicators
 };
 

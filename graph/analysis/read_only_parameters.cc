@@ -6,11 +6,13 @@ namespace tessera {
 
 namespace {
 
+// Calls add(slot) for each written slot.
+template <class Add>
 struct Writes {
-  std::vector<bool>& slots;
+  Add call;
 
   void add(const SlotRef& ref) {
-    if (ref.slot >= 0) slots[static_cast<size_t>(ref.slot)] = true;
+    if (ref.slot >= 0) call(static_cast<size_t>(ref.slot));
   }
   void operator()(const KernelInst& inst) {
     for (const SlotRef& out : inst.outputs) add(out);
@@ -27,8 +29,15 @@ struct Writes {
 std::vector<bool> find_written_slots(const RankProgram& rank) {
   std::vector<bool> written(rank.slots.size());
   for (const EntryPoint& entry : rank.entries)
-    for (const Instruction& instruction : entry.code) std::visit(Writes{written}, instruction);
+    for (const Instruction& instruction : entry.code)
+      std::visit(Writes{[&](size_t slot) { written[slot] = true; }}, instruction);
   return written;
+}
+
+bool writes_parameter(const RankProgram& rank, const Instruction& instruction) {
+  bool found = false;
+  std::visit(Writes{[&](size_t slot) { found |= rank.slots[slot].kind == SlotKind::kParameter; }}, instruction);
+  return found;
 }
 
 ReadOnlyParameters find_read_only_parameters(const RankProgram& rank) {

@@ -11,6 +11,7 @@ namespace tessera {
 
 // By slot: whether an instruction writes to it.
 std::vector<bool> find_written_slots(const RankProgram& rank);
+bool writes_parameter(const RankProgram& rank, const Instruction& instruction);
 
 struct ReadOnlyParameters {
   std::vector<int32_t> slots;  // ascending
