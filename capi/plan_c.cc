@@ -5,6 +5,7 @@
 #include "capi/work.h"
 #include "engine/planning/certificate.h"
 #include "engine/planning/estimate.h"
+#include "engine/planning/joint_plan.h"
 #include "engine/planning/memory_needs.h"
 #include "engine/planning/method.h"
 #include "engine/program/explain.h"
@@ -35,6 +36,21 @@ tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* model, const
         std::string report,
         plan_methods(*runtime->value, model->value, dataset ? dataset->value.get() : nullptr,
                      options ? options->value : Options{}, adapters ? adapters->value : Options{}));
+    return give_text(std::move(report), out_text);
+  });
+}
+
+tsr_status* tsr_plan_jointly(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
+                             const tsr_options* trainer, const tsr_options* engine, const tsr_options* options,
+                             tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_text, "out_text"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    const auto chosen = [](const tsr_options* given) { return given ? given->value : Options{}; };
+    TSR_ASSIGN_OR_RETURN(std::string report,
+                         plan_jointly(*runtime->value, *model->value, dataset ? dataset->value.get() : nullptr,
+                                      chosen(trainer), chosen(engine), chosen(options)));
     return give_text(std::move(report), out_text);
   });
 }

@@ -48,6 +48,40 @@ func PlanMethods(ctx context.Context, r *Runtime, model *Model, dataset *Dataset
 	return report, err
 }
 
+// PlanJointly is JSON: the memory of a trainer and of engines over one model, together, before anything is allocated. trainer and engine
+// are options of NewTrainer and NewEngine; options: engines (their number), weights (trainer or model), memory_limit of all together.
+// dataset may be nil.
+func PlanJointly(ctx context.Context, r *Runtime, model *Model, dataset *Dataset, trainer, engine, options Options) (report string, err error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	m, modelDone := (*handle)(model).use()
+	defer modelDone()
+	d, datasetDone, err := (*handle)(dataset).optional("dataset")
+	defer datasetDone()
+	if err != nil {
+		return "", err
+	}
+	err = until(ctx, r.Cancel, func() (failed error) {
+		err := trainer.with(func(t uintptr) uintptr {
+			err := engine.with(func(e uintptr) uintptr {
+				report, failed = textWith(options, func(o uintptr, out *uintptr) uintptr {
+					return raw.Tsr_plan_jointly(c, m, d, t, e, o, out)
+				})
+				return 0
+			})
+			if err != nil {
+				failed = err
+			}
+			return 0
+		})
+		if err != nil {
+			return err
+		}
+		return failed
+	})
+	return report, err
+}
+
 // MemoryNeeds is JSON: the bytes on each device to generate a text, to train adapters and to train all parameters. Options: devices and
 // what else places a Trainer, context, seq, batch, rank.
 func (m *Model) MemoryNeeds(ctx context.Context, r *Runtime, options Options) (report string, err error) {

@@ -97,6 +97,18 @@ std::string key_of(const Wanted& wanted, int64_t version, const Place& place, bo
 
 }  // namespace
 
+std::map<std::string, int64_t> find_weight_parts(const Program& program) {
+  std::vector<std::vector<ArrangedOperand>> arranged;
+  for (const RankProgram& rank : program.ranks) arranged.push_back(find_arranged(rank));
+  std::map<std::string, int64_t> parts;
+  for (const auto& [name, wanted] : find_wanted(program))
+    for (const Place& place : wanted.places) {
+      const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
+      parts.emplace(key_of(wanted, 0, place, arranged[rank][slot].kernel != nullptr), program.ranks[rank].slots[slot].bytes);
+    }
+  return parts;
+}
+
 // TakeLock: held during take(); one take() runs at a time, so that a shared part is made once. Waiting can
 // be cancelled.
 class WeightPool::TakeLock {

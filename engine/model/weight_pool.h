@@ -19,6 +19,10 @@ namespace tessera {
 
 class SharedModel;
 
+// By key of the pool: bytes of the parts of read-only parameters that sessions of one model have in common. Programs with
+// equal keys share a part.
+std::map<std::string, int64_t> find_weight_parts(const Program& program);
+
 class WeightPool {
  public:
   // The read-only parameters of the executable's program, made on at most `max_threads` threads.

@@ -26,13 +26,6 @@ std::shared_ptr<const PlanRecord> with_program(CompiledProgram compiled) {
   return record;
 }
 
-struct CompiledTraining {
-  CompiledProgram compiled;
-  TrainerSettings settings;
-  std::shared_ptr<DeviceSet> devices;
-  bool language_model = false;
-};
-
 // All but the program.
 Result<CompiledTraining> training_of(Runtime& runtime, const SharedModel& model, const Dataset* dataset, Options options) {
   const Graph forward = model.graph();
@@ -56,6 +49,8 @@ Result<CompiledTraining> training_of(Runtime& runtime, const SharedModel& model,
   return made;
 }
 
+}  // namespace
+
 Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
                                            const Options& options) {
   TSR_ASSIGN_OR_RETURN(CompiledTraining made, training_of(runtime, model, dataset, options));
@@ -63,8 +58,6 @@ Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& 
                        compile_training(model.graph(), made.language_model, made.settings, made.devices));
   return made;
 }
-
-}  // namespace
 
 Result<std::string> plan_mode(const Options& options) {
   OptionReader reader(options, "plan");

@@ -19,6 +19,17 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
 // Their option mode: "train" (default), "generate" or "serve".
 Result<std::string> plan_mode(const Options& options);
 
+// CompiledTraining: a trainer's program and what it was made from.
+struct CompiledTraining {
+  CompiledProgram compiled;
+  TrainerSettings settings;
+  std::shared_ptr<DeviceSet> devices;
+  bool language_model = false;
+};
+// The program of a trainer with these options; `dataset` may be null.
+Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
+                                           const Options& options);
+
 // The plan of a trainer with these options; `dataset` may be null.
 Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
                                                         const Dataset* dataset, const Options& options);

@@ -35,9 +35,9 @@ Status TrainedWeights::check_options(const Options& options, std::string_view co
 }
 
 // The trainer's whole arena counts, minus its weights, which the other program's bytes include.
-Result<ComputeSettings> TrainedWeights::compute_settings(int64_t memory_limit) const {
-  ComputeSettings compute = trainer_->settings().compute;
-  const PlanRecord& record = trainer_->runner().record();
+Result<ComputeSettings> compute_beside_trainer(const TrainerSettings& settings, const PlanRecord& record,
+                                               const Program& program, int64_t memory_limit) {
+  ComputeSettings compute = settings.compute;
   const int64_t limit = memory_limit > 0 ? memory_limit : limit_of(record.cluster, compute.memory_limit);
   compute.plan_file.clear();
   compute.pins = {};
@@ -46,7 +46,7 @@ Result<ComputeSettings> TrainedWeights::compute_settings(int64_t memory_limit) c
   compute.host_memory_limit = 0;
   compute.memory_limit = limit;
   if (limit == 0) return compute;
-  for (const RankProgram& rank : trainer_->runner().prepared()->executable->program().ranks) {
+  for (const RankProgram& rank : program.ranks) {
     int64_t weights = 0;
     for (const Slot& slot : rank.slots)
       if (slot.kind == SlotKind::kParameter && slot.tier == Tier::kDevice) weights += slot.bytes;
@@ -60,6 +60,11 @@ Result<ComputeSettings> TrainedWeights::compute_settings(int64_t memory_limit) c
           .with_number("limit_bytes", limit);
   }
   return compute;
+}
+
+Result<ComputeSettings> TrainedWeights::compute_settings(int64_t memory_limit) const {
+  const ProgramRunner& runner = trainer_->runner();
+  return compute_beside_trainer(trainer_->settings(), runner.record(), runner.prepared()->executable->program(), memory_limit);
 }
 
 Result<std::unique_ptr<ProgramRunner>> TrainedWeights::load(CompiledProgram compiled,

@@ -39,6 +39,11 @@ class WeightOwner {
   virtual std::shared_ptr<const void> lend() const = 0;
 };
 
+// The device settings of a program that reads a trainer's weights and shares `memory_limit` (0: the trainer's limit) with it:
+// settings, plan and program are the trainer's. kOutOfMemory if nothing is left.
+Result<ComputeSettings> compute_beside_trainer(const TrainerSettings& settings, const PlanRecord& record,
+                                               const Program& program, int64_t memory_limit);
+
 class TrainedWeights {
  public:
   // kUnsupported for a trainer with fp8 matmuls.

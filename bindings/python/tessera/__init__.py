@@ -38,7 +38,7 @@ from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
-from .plan import Plan, check_certificate, estimate, estimate_page, memory_needs, plan_methods  # noqa: E402
+from .plan import Plan, check_certificate, estimate, estimate_page, memory_needs, plan_jointly, plan_methods  # noqa: E402
 from .request_files import generate_file  # noqa: E402
 from .run import Run, RunEvent, check_run, resumed_folder  # noqa: E402
 from .run_log import RunLog  # noqa: E402
@@ -71,6 +71,6 @@ __all__ = [
     "Trainer", "Type", "UnsupportedError", "ValuesLostError", "check_certificate", "check_folder", "check_options",
     "check_path", "check_run", "check_run_paths", "check_text", "check_text_path", "checkpoint_info", "convert",
     "default_runtime", "dtype_name", "estimate", "estimate_page", "export", "finetune", "generate_file", "imatrix",
-    "kernel_times", "load", "memory_needs", "plan_methods", "read_text", "resumed_folder", "score", "verify", "version",
+    "kernel_times", "load", "memory_needs", "plan_jointly", "plan_methods", "read_text", "resumed_folder", "score", "verify", "version",
     "word_hint", "write_text",
 ]

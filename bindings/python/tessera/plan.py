@@ -106,6 +106,18 @@ def plan_methods(model: Model, dataset: Dataset | None = None, *, adapters: dict
         return json.loads(text(interruptible(lambda: raw.tsr_plan_methods(r, m, d, o, a), runtime.cancel)))
 
 
+def plan_jointly(model: Model, dataset: Dataset | None = None, *, trainer: dict[str, Any] | None = None,
+                 engine: dict[str, Any] | None = None, runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
+    """The memory of a trainer and of engines over one model, together, before anything is allocated. trainer, engine: options of
+    these. Options: engines (their number), weights ("trainer": those that it trains; "model"), memory_limit of all together."""
+    from .dataset import Dataset
+    from .model import Model
+    runtime = chosen_runtime(runtime)
+    with (use(model, Model, "model") as m, use_optional(dataset, Dataset, "dataset") as d, runtime._pointer as r,
+          Options(trainer or {}) as t, Options(engine or {}) as e, Options(options) as o):
+        return json.loads(text(interruptible(lambda: raw.tsr_plan_jointly(r, m, d, t, e, o), runtime.cancel)))
+
+
 def memory_needs(model: Model, *, runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
     """The bytes on each device to generate a text ("inference"), to train adapters ("lora") and to train all parameters ("full").
     Options: devices and what else places a Trainer, context, seq, batch, rank."""

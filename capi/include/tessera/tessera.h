@@ -1238,6 +1238,24 @@ TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* mode
                                      tsr_text** out_text);
 #endif  /* TSR_UNSTABLE_API */
 
+#ifdef TSR_UNSTABLE_API
+/* The memory of a trainer and of engines over one model, together, before anything is allocated: they would be made with the options
+ * `trainer` and `engine`, of which engines have several alike. dataset: the trainer's, or NULL. Options
+ *   engines       i64   their number (default 1)
+ *   weights       str   trainer (default): those of tsr_engine_new_for_trainer, on the weights that it trains | model: those of
+ *                       tsr_engine_new, on the model, which share weights that do not train with the trainer, and with each other
+ *   memory_limit  str   of all of them together, on all devices; default: the memory of the trainer's devices
+ * The text is {"trainer": {"devices": [bytes of each], "host_bytes": offloaded, "shared_bytes": 0, "bytes"},
+ *              "engines": [{..., "shared_bytes": weights in memory that is counted before, "bytes": without these}],
+ *              "bytes": together, "limit_bytes"}
+ * Each limit of one handle (its option memory_limit) holds too. TSR_OUT_OF_MEMORY: above the limit; the error has needed_bytes and
+ * limit_bytes.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
+TSR_API tsr_status* tsr_plan_jointly(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
+                                     const tsr_options* trainer, const tsr_options* engine, const tsr_options* options,
+                                     tsr_text** out_text);
+#endif  /* TSR_UNSTABLE_API */
+
 /* The memory that a model needs: {"inference": {"context", "plan", "bytes": [of each device]}, "lora": {"rank", "batch", "seq", ...},
  * "full": {"batch", "seq", ...}}: to generate one text, to train low-rank adapters, and to train all parameters; "error" in place of plan and
  * bytes where it cannot be planned. Nothing is allocated. Options: devices, parallel, memory_limit, host_memory_limit, profile as

@@ -74,6 +74,19 @@ public final class Plan extends Handle {
     }
   }
 
+  /**
+   * JSON: the memory of a trainer and of engines over one model, together, before anything is allocated. The first two are options of
+   * {@link Trainer} and of {@link Engine}; the last: engines (their number), weights (trainer or model), memory_limit of all.
+   */
+  public static String jointly(Runtime runtime, Model model, Dataset dataset, Map<String, ?> trainer, Map<String, ?> engine,
+      Map<String, ?> options) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); Use d = optional(dataset);
+        OptionSet of = new OptionSet(trainer); OptionSet with = new OptionSet(engine); OptionSet set = new OptionSet(options)) {
+      return Native.text(m, out -> Cancellation.guard(runtime::cancel, () -> Raw.tsr_plan_jointly(
+          r.pointer, m.pointer, d == null ? 0 : d.pointer, of.pointer, with.pointer, set.pointer, out)));
+    }
+  }
+
   /** For any graph. Options: batch, symbols, parallel, pins, memory_limit. */
   public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options) {
     try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {
