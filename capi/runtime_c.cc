@@ -72,6 +72,28 @@ tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
   return to_c(std::move(status));
 }
 
+tsr_status* tsr_runtime_set_share(tsr_runtime* runtime, const tsr_options* options) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}}));
+    return runtime->value->set_share(options ? options->value : Options{});
+  });
+}
+
+tsr_status* tsr_runtime_join_share(tsr_runtime* runtime, const tsr_runtime* other) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {other, "other"}}));
+    return runtime->value->join_share(*other->value);
+  });
+}
+
+tsr_status* tsr_runtime_share(const tsr_runtime* runtime, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_text, "out_text"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    return give_text(share_json(*runtime->value), out_text);
+  });
+}
+
 // Signal handlers may call it: no lock, no allocation.
 void tsr_runtime_cancel(tsr_runtime* runtime) {
   if (runtime) runtime->value->cancel_signal().raise();

@@ -52,8 +52,12 @@ TurnLedger::Ticket TurnLedger::arrive(CoreSide side, const CoreInstant& now) {
   if (running(side) == 0 && waiting(side) == 0) {
     const int64_t away = now.wall_ns - left_at_[index(side)];
     if (away > kForgottenNs) balance_ = 0;
-    if (side == kInference)
+    if (side == kInference) {
       gap_ns_ += (std::min(kLongestGapNs, static_cast<double>(away)) - gap_ns_) / 4;
+      // Training has had the gap between two steps: it counts as if the step had waited.
+      if (share_ && running(kTraining) > 0 && static_cast<double>(away) <= kLongestGapNs)
+        balance_ -= *share_ * static_cast<double>(away);
+    }
   }
   const Ticket ticket{side, next_number_++, batches_ - (side == kInference && running(kTraining) > 0 ? 1 : 0), now.wall_ns};
   ++waiting(side);

@@ -103,6 +103,24 @@ func (r *Runtime) SetLog(log func(LogRecord)) error {
 	})
 }
 
+// SetShare shares the cores between inference and training by turns: option inference_share, from 0 to 1, is inference's share while
+// both have work. Nil options end that. A step of inference waits for one micro-batch of training at most. Results are the same bits.
+func (r *Runtime) SetShare(options Options) error {
+	c, done := (*handle)(r).use()
+	defer done()
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_runtime_set_share(c, o) })
+}
+
+// JoinShare makes what is made later with this runtime take turns with that of another one: one share for both.
+func (r *Runtime) JoinShare(other *Runtime) error {
+	o, done := (*handle)(other).use()
+	defer done()
+	return (*handle)(r).call(func(c uintptr) uintptr { return raw.Tsr_runtime_join_share(c, o) })
+}
+
+// Share is a JSON report of the turns of both sides: inference_share, and turns, seconds and cpu_seconds of inference and training.
+func (r *Runtime) Share() (string, error) { return (*handle)(r).text(raw.Tsr_runtime_share) }
+
 // Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,
 // NewGenerator, ...) with an Error of code Cancelled. The constructors that take a context call it when the context ends: it
 // ends what others construct with the same runtime at that moment too.

@@ -9,6 +9,7 @@
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "runtime/backend_abi.h"
+#include "runtime/core_arbiter.h"
 #include "text/json.h"
 
 // The linked backends, defined in runtime/backends/cpu and runtime/backends/null.
@@ -155,6 +156,41 @@ Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, 
                        "used; option 'tune' times these",
                        choice.path));
   return devices;
+}
+
+Status Runtime::set_share(const Options& options) {
+  TSR_RETURN_IF_ERROR(check_process());
+  if (options.empty()) {
+    registry_->arbiter()->set_share(std::nullopt);
+    return {};
+  }
+  OptionReader reader(options, "share");
+  const double share = reader.f64("inference_share", 0, 0, 1);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  registry_->arbiter()->set_share(share);
+  return {};
+}
+
+Status Runtime::join_share(const Runtime& other) {
+  TSR_RETURN_IF_ERROR(check_process());
+  registry_->join_arbiter(*other.registry_);
+  return {};
+}
+
+std::string share_json(const Runtime& runtime) {
+  const CoreArbiter::Report report = runtime.registry().arbiter()->report();
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  const auto side = [&](const CoreUsage& usage) {
+    return Json{{"turns", usage.turns}, {"seconds", seconds(usage.wall_ns)}, {"cpu_seconds", seconds(usage.cpu_ns)}};
+  };
+  Json inference = side(report.inference);
+  inference["longest_wait_seconds"] = seconds(report.longest_wait_ns);
+  inference["longest_wait_micro_batches"] = report.most_batches_waited;
+  Json json;
+  json["inference_share"] = report.inference_share ? Json(*report.inference_share) : Json(nullptr);
+  json["inference"] = inference;
+  json["training"] = side(report.training);
+  return dump(json);
 }
 
 std::string backends_json(Runtime& runtime) {

@@ -75,6 +75,11 @@ class Runtime {
   // The default folder of profiles; empty: none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
+  const BackendRegistry& registry() const { return *registry_; }
+  // Turns of inference and training on the cores: option inference_share, 0 to 1; without options no turns.
+  Status set_share(const Options& options);
+  // Handles made later take turns with those of `other`.
+  Status join_share(const Runtime& other);
   // Raised to end long calls in progress, which heed it in a CancelScope.
   CancelSignal& cancel_signal() { return cancel_signal_; }
   LogQueue& log() { return log_; }
@@ -89,5 +94,7 @@ class Runtime {
 };
 
 std::string backends_json(Runtime& runtime);
+// The text of tsr_runtime_share.
+std::string share_json(const Runtime& runtime);
 
 }  // namespace tessera

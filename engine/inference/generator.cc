@@ -69,7 +69,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
                        model->kept<ProgramCache>().find_or_make(format("generator {}", settings.context), forward,
                                                       options, settings.compute, *runtime, *devices, make));
   TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(std::move(prepared),
-                                                           SessionOptions{.trace = settings.compute.trace},
+                                                           SessionOptions{.trace = settings.compute.trace, .side = CoreSide::kInference},
                                                            model, model->seed()));
   TSR_ASSIGN_OR_RETURN(auto core,
                        ServingCore::create(std::move(running), std::move(model), std::move(serving)));
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<WeightOwner
   const TrainedPlan along = weights->plan();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_serving(weights->forward(), serving, weights->devices(), &along));
-  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{.trace = trace}));
+  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{.trace = trace, .side = CoreSide::kInference}));
   TSR_ASSIGN_OR_RETURN(
       auto core, ServingCore::create(std::move(running), weights->model(), std::move(serving), weights));
   return create(std::move(settings), std::move(core));

@@ -58,7 +58,7 @@ Result<std::unique_ptr<ImportanceCollector>> ImportanceCollector::create(std::sh
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_importance(forward, settings, devices, &made->outputs_));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  TSR_ASSIGN_OR_RETURN(made->running_, ProgramRunner::create(std::move(prepared), {}));
+  TSR_ASSIGN_OR_RETURN(made->running_, ProgramRunner::create(std::move(prepared), {.side = CoreSide::kInference}));
   const TensorType wanted{DType::kI32, Shape{settings.batch, settings.seq}};
   const TensorType* const tokens = made->running_->find_input(kEntry, "tokens");
   if (tokens == nullptr || *tokens != wanted)

@@ -20,7 +20,8 @@ Result<std::unique_ptr<ProgramRunner>> run_kept_program(const std::shared_ptr<Ru
   TSR_ASSIGN_OR_RETURN(auto prepared,
                        model->kept<ProgramCache>().find_or_make(program.purpose, forward, program.options,
                                                                 program.compute, *runtime, *devices, make));
-  return ProgramRunner::create(std::move(prepared), {.measure_memory = program.measure_memory}, model, model->seed());
+  const SessionOptions session{.measure_memory = program.measure_memory, .side = CoreSide::kInference};
+  return ProgramRunner::create(std::move(prepared), session, model, model->seed());
 }
 
 }  // namespace tessera

@@ -212,7 +212,8 @@ Result<std::vector<double>> compute(const std::shared_ptr<Runtime>& runtime, con
                                .trace = false,
                                .file_folder = settings.offload_folder,
                                .host_memory_limit = settings.compute.host_memory_limit,
-                               .watchdog_s = settings.watchdog_s};
+                               .watchdog_s = settings.watchdog_s,
+                               .side = CoreSide::kTraining};
   TSR_ASSIGN_OR_RETURN(const auto runner,
                        ProgramRunner::create(std::move(prepared), session, reference.model, reference.seed));
   if (runner->find_input(kForwardEntry, "positions") != nullptr &&

@@ -270,9 +270,12 @@ Result<StepInfo> Trainer::step() {
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps all its samples for evaluation (eval_fraction)");
   const auto begin = std::chrono::steady_clock::now();
-  const WeightLock::Update update(weight_lock_);
+  // With a share of the cores, readers compute between the micro-batches of a step, up to its update.
+  const bool shares = running_->prepared()->devices->arbiter().is_on() && running_->record().cluster.shared_cores > 0;
   StepInfo info;
   for (int left_out = 0;; ++left_out) {
+    const UpdateEnd end{*this};
+    if (!shares) begin_update();
     TSR_ASSIGN_OR_RETURN(info, run_step());
     if (std::isfinite(info.grad_norm)) break;
     ++skipped_;
@@ -289,6 +292,12 @@ Result<StepInfo> Trainer::step() {
   last_step_ = info;
   return info;
 }
+
+void Trainer::begin_update() {
+  if (!update_) update_.emplace(weight_lock_);
+}
+
+void Trainer::end_update() { update_.reset(); }
 
 Status Trainer::set_lr(double lr) {
   if (!(lr <= 1e6))

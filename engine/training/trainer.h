@@ -142,6 +142,14 @@ class Trainer final : public WeightOwner {
  private:
   Trainer() = default;
   Result<StepInfo> run_step();  // runs all batches; the program may skip the update
+  // Excludes readers of the weights until `end_update`; no effect if they are.
+  void begin_update();
+  void end_update();
+  // UpdateEnd: calls end_update.
+  struct UpdateEnd {
+    Trainer& trainer;
+    ~UpdateEnd() { trainer.end_update(); }
+  };
   Status run_batches(StepInfo& info, std::string_view entry, int64_t batches, double weight);
   Status find_base(const SharedModel& model);
   // trainer_plan.cc
@@ -207,6 +215,7 @@ class Trainer final : public WeightOwner {
   std::shared_ptr<SharedModel> model_;
   std::shared_ptr<const Graph> forward_;
   mutable WeightLock weight_lock_;          // held by calls that change parameters
+  std::optional<WeightLock::Update> update_;  // of a step; runs begin it in any of their threads
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;

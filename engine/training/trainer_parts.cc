@@ -348,7 +348,8 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   const int64_t parts = std::exchange(accumulated_, 0);
   accumulated_loss_ = 0;
   accumulated_labels_ = 0;
-  const WeightLock::Update update(weight_lock_);
+  const UpdateEnd end{*this};
+  begin_update();
   TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
   TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kUpdateEntry, "grad_norm"));
   if (!std::isfinite(info.grad_norm)) {

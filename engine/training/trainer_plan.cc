@@ -102,7 +102,9 @@ Status Trainer::run_program(std::shared_ptr<Runtime> runtime, std::shared_ptr<De
                                .trace = settings_.compute.trace,
                                .file_folder = settings_.offload_folder,
                                .host_memory_limit = settings_.compute.host_memory_limit,
-                               .watchdog_s = settings_.watchdog_s};
+                               .watchdog_s = settings_.watchdog_s,
+                               .side = CoreSide::kTraining,
+                               .before_update = [this] { begin_update(); }};
   TSR_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRunner> made,
                        ProgramRunner::create(std::move(prepared), session, model_, parameter_seed_));
   {

@@ -63,6 +63,24 @@ class Runtime(Handle):
         with self._pointer as c:
             check(raw.tsr_raw_runtime_set_log(c, function))
 
+    def set_share(self, **options: Any) -> None:
+        """Shares the cores between inference and training by turns: inference_share, 0 to 1, is inference's share while both
+        have work; without options that ends. A step of inference waits for one micro-batch of training at most. Results are the
+        same bits."""
+        with Options(options) as o, self._pointer.shared() as c:
+            check(raw.tsr_runtime_set_share(c, o))
+
+    def join_share(self, other: Runtime) -> None:
+        """What is made later with this runtime takes turns with that of `other`: one share for both."""
+        use(other, Runtime, "other")
+        with self._pointer.shared() as c, other._pointer.shared() as o:
+            check(raw.tsr_runtime_join_share(c, o))
+
+    def share(self) -> dict[str, Any]:
+        """The turns of inference and of training, their seconds with the cores and their CPU seconds."""
+        with self._pointer.shared() as c:
+            return json.loads(text(raw.tsr_runtime_share(c)))
+
     def cancel(self) -> None:
         """Any thread: calls in progress that plan, load or measure with this runtime raise CancelledError."""
         with self._pointer.shared() as c:

@@ -307,6 +307,36 @@ TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
                                         void (*log)(void* context, int32_t level, const char* text),
                                         void (*release)(void* context), void* context);
 
+#ifdef TSR_UNSTABLE_API
+/* Shares the runtime's cores between inference (engines, generators, scorers, embedders) and training (trainers, also their
+ * evaluations and parts of steps) by turns; options NULL or empty: no turns (the default), all compute at once. It holds from the next turn on,
+ * for handles that exist too. Results are the same bits with and without. Devices of their own (GPUs) take no turns.
+ *   inference_share   f64   share of the cores' time, 0 to 1, that inference has while both sides have work
+ * A turn is a step of an engine or generator, a batch of a scorer or embedder, or a micro-batch of training; the handles of one
+ * side compute at once, as without a share. The side behind its share goes next; time that a side has no work for is the other's.
+ *   - A step that waits begins at the end of training's present micro-batch at the latest, also where inference is ahead: with 0 it has
+ *     one turn between two micro-batches. Where a step takes longer than its share of a micro-batch, inference therefore has more
+ *     than its share: a trainer with fewer micro-batches has more.
+ *   - Training lets a step go first between two kernels already once inference is 5 ms behind.
+ *   - Training waits for a whole step of inference (engines: option step_tokens), with 1 for all steps that follow one another.
+ *   - Engines on a trainer's weights compute between the micro-batches of tsr_trainer_step too, and wait for its update alone.
+ * A call that waits for its turn ends with TSR_CANCELLED by the *_cancel of its handle. May be called from any thread.
+ * Codes: TSR_INVALID_ARGUMENT. */
+TSR_API tsr_status* tsr_runtime_set_share(tsr_runtime* runtime, const tsr_options* options);
+
+/* Handles made later with `runtime` take turns with those of `other`: one share for both, which either sets. For programs with
+ * a runtime each for serving and for training. Any thread. Codes: none. */
+TSR_API tsr_status* tsr_runtime_join_share(tsr_runtime* runtime, const tsr_runtime* other);
+
+/* {"inference_share": null without turns,
+ *  "inference": {"turns", "seconds": with the cores, "cpu_seconds": of the process meanwhile, by all threads,
+ *                "longest_wait_seconds", "longest_wait_micro_batches": of training, begun or in progress, within one wait},
+ *  "training": {"turns", "seconds", "cpu_seconds"}}
+ * of turns since the runtime was made; what runs without turns is not counted. Any thread.
+ * Codes: none. */
+TSR_API tsr_status* tsr_runtime_share(const tsr_runtime* runtime, tsr_text** out_text);
+#endif  /* TSR_UNSTABLE_API */
+
 /* Cancels calls in progress on this runtime that plan, load or measure: they return TSR_CANCELLED within about a tenth of a
  * second, and change nothing. Any thread may call it, and signal handlers. The calls are tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
  * tsr_trainer_new, tsr_generator_new, tsr_engine_new, tsr_scorer_new and the steps of scorers, tsr_embedder_new, tsr_embedder_embed

@@ -41,7 +41,7 @@ Replica::~Replica() {
 void Replica::close() {
   const std::lock_guard lock(mutex_);
   closing_ = true;
-  core_->runner().cancel();
+  core_->stop();
   changed_.notify_all();
 }
 

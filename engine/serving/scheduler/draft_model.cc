@@ -109,7 +109,8 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<const Loa
                                                        const ServingSettings& settings, Rows rows) {
   std::unique_ptr<DraftModel> made(new DraftModel(settings));
   TSR_ASSIGN_OR_RETURN(made->running_,
-                       ProgramRunner::create(std::move(program), SessionOptions{}, draft, draft->seed()));
+                       ProgramRunner::create(std::move(program), SessionOptions{.side = CoreSide::kInference}, draft,
+                                             draft->seed()));
   made->model_ = std::move(draft);
   made->rows_ = rows;
   const Graph& step = *made->running_->record().entries.front().graph;

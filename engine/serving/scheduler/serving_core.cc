@@ -392,15 +392,33 @@ std::span<const float> ServingCore::last_logits() const {
   return std::span(logits_).first(std::min(width, logits_.size()));
 }
 
+void ServingCore::stop() {
+  is_stopped_ = true;
+  running_->prepared()->devices->arbiter().wake();
+  running_->cancel();
+}
+
+// One turn on shared cores for all runs of a step.
+Status ServingCore::take_turn(std::optional<CoreArbiter::Turn>& turn) {
+  if (turn) return {};
+  const bool shares_cores = running_->record().cluster.shared_cores > 0;
+  turn.emplace(running_->prepared()->devices->arbiter(), shares_cores ? CoreSide::kInference : CoreSide::kNone, is_stopped_);
+  return is_stopped_ ? Status(StatusCode::kCancelled, "the engine is closed") : Status();
+}
+
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   follow_rope_switch();
   for (const auto& [number, text] : texts_) text->sequence.drafts.clear();  // left by a failed step
+  std::optional<CoreArbiter::Turn> turn;
   std::vector<ServedText*> decoding;
   if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
-  if (!decoding.empty()) TSR_RETURN_IF_ERROR(propose_drafts(decoding));
+  if (!decoding.empty()) {
+    TSR_RETURN_IF_ERROR(take_turn(turn));
+    TSR_RETURN_IF_ERROR(propose_drafts(decoding));
+  }
   // Drafts past the switch use the other row of RoPE factors, in a step of their own.
   for (ServedText* text : decoding)
     if (Sequence& it = text->sequence; rope_switch_ > 0 && it.size() <= rope_switch_)
@@ -408,6 +426,7 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   const std::vector<StepPart> parts =
       scheduler_.plan(serving_step_tokens(settings_), settings_.scored_tokens);
   if (parts.empty()) return false;
+  TSR_RETURN_IF_ERROR(take_turn(turn));
   for (const StepPart& part : parts) {
     if (part.first != part.sequence->reused) continue;
     text_of(*part.sequence).begin();

@@ -2,6 +2,7 @@
 // texts in progress. The caller of `step` computes. One thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -70,6 +71,8 @@ class ServingCore {
   Result<bool> step(std::vector<ServingEvent>& events);
   // Ends all texts with this failure and resets the memory.
   Status recover(const Status& failure, std::vector<ServingEvent>& events);
+  // Ends the step in progress and all later ones with kCancelled. Any thread.
+  void stop();
   bool is_idle() const { return texts_.empty(); }
   // Texts in progress, and an estimate of their remaining tokens.
   int64_t texts() const { return std::ssize(texts_); }
@@ -117,6 +120,7 @@ class ServingCore {
   Status check_same_weights() const;  // kUnsupported if they have changed
   // Locks the trainer's weights for reading; nullopt without a trainer.
   Result<std::optional<WeightLock::Reading>> hold_weights();
+  Status take_turn(std::optional<CoreArbiter::Turn>& turn);
   Status check_prompt(const ServingRequest& request, int64_t most) const;
 
   // Wanted: the rows of logits behind `count` tokens of a text, from token `first` on.
@@ -164,6 +168,7 @@ class ServingCore {
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;
   bool batch_invariant_ = false;
+  std::atomic<bool> is_stopped_{false};
   int64_t rope_switch_ = 0;  // length from which the second row of RoPE factors applies; 0: one row
   std::shared_ptr<AdapterRegistry> adapters_;  // shared by all cores of an engine, so numbers are unique
   std::unique_ptr<AdapterSlots> adapter_slots_;

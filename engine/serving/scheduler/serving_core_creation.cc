@@ -44,7 +44,8 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   TSR_ASSIGN_OR_RETURN(auto running,
-                       ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
+                       ProgramRunner::create(std::move(prepared), SessionOptions{.side = CoreSide::kInference}, model,
+                                             model->seed()));
   return create(std::move(running), std::move(model), std::move(settings), std::move(draft),
                 std::make_shared<AdapterRegistry>());
 }
@@ -68,7 +69,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const T
   const TrainedPlan along = weights->plan();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_fitting(weights->forward(), settings, chosen, weights->devices(), &along));
-  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
+  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{.side = CoreSide::kInference}));
   return create(std::move(running), weights->model(), std::move(settings), weights);
 }
 
@@ -85,7 +86,8 @@ Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) c
   }
   TSR_ASSIGN_OR_RETURN(auto program, replicate_program(own, std::move(devices)));
   TSR_ASSIGN_OR_RETURN(auto running,
-                       ProgramRunner::create(std::move(program), SessionOptions{}, model_, model_->seed()));
+                       ProgramRunner::create(std::move(program), SessionOptions{.side = CoreSide::kInference}, model_,
+                                             model_->seed()));
   return create(std::move(running), model_, settings_, std::move(draft), adapters_);
 }
 

@@ -101,6 +101,30 @@ public final class Runtime extends Handle {
   }
 
   /**
+   * Shares the cores between inference and training by turns: option inference_share, 0 to 1, is inference's share while both have work;
+   * null ends that. A step of inference waits for one micro-batch of training at most. Results are the same bits.
+   */
+  public void setShare(Map<String, ?> options) {
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      use.check(Raw.tsr_runtime_set_share(use.pointer, set.pointer));
+    }
+  }
+
+  /** What is made later with this runtime takes turns with that of {@code other}: one share for both. */
+  public void joinShare(Runtime other) {
+    try (Use use = use(); Use of = other.use()) {
+      use.check(Raw.tsr_runtime_join_share(use.pointer, of.pointer));
+    }
+  }
+
+  /** JSON: the turns of inference and of training, their seconds with the cores and their CPU seconds. */
+  public String share() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_runtime_share(use.pointer, out));
+    }
+  }
+
+  /**
    * Ends calls in progress on other threads that plan, load or measure with this runtime (new {@link Plan}, {@link Trainer},
    * {@link Generator}, ...) with {@link TesseraException.Cancelled}.
    */
