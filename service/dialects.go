@@ -33,7 +33,7 @@ func dialects(registry *models.Registry) []dialect.Dialect {
 
 // tuningDialects are files and fine-tuning jobs, whose worker runs until end.
 func tuningDialects(flags *flags, registry *models.Registry, state *store.Store, log *log) (all []dialect.Dialect, end func(), err error) {
-	runner, err := training.New(training.Config{Devices: flags.devices, Threads: flags.threads, MostRank: int64(flags.adapterRank)})
+	runner, err := training.New(training.Config{Devices: flags.devices, Threads: flags.threads, MostRank: int64(flags.adapterRank), Cores: registry})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,8 @@ func stateful(stored tuning.Files, work tuning.Jobs) []dialect.Dialect {
 
 // tinkerDialects are trainings by primitives, which go on until end.
 func tinkerDialects(flags *flags, registry *models.Registry, state *store.Store, log *log) (all []dialect.Dialect, end func(), err error) {
-	trainers, err := tinkertraining.New(tinkertraining.Config{Devices: flags.devices, Threads: flags.threads, Context: int64(flags.trainContext), Models: registry})
+	trainers, err := tinkertraining.New(tinkertraining.Config{Devices: flags.devices, Threads: flags.threads, Context: int64(flags.trainContext), Models: registry,
+		Cores: registry})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,6 +38,7 @@ type flags struct {
 	adapterSlots, adapterRank, threads               int
 	trainers, trainContext                           int
 	memoryLimit                                      size
+	inferenceShare                                   share
 	idle, drain                                      int
 	queueTokens                                      int64
 	body                                             size
@@ -95,6 +96,24 @@ func (s *size) Set(given string) error {
 	return nil
 }
 
+// share is a flag of a part of the cores: 0 to 1, or off.
+type share struct{ part *float64 } // nil: off
+
+func (s *share) String() string { return "" }
+
+func (s *share) Set(given string) error {
+	if given == "off" {
+		s.part = nil
+		return nil
+	}
+	value, err := strconv.ParseFloat(given, 64)
+	if err != nil || !(value >= 0 && value <= 1) {
+		return errors.New("wanted a number from 0 to 1, or off")
+	}
+	s.part = &value
+	return nil
+}
+
 func (f *flags) define(set *flag.FlagSet) {
 	set.Var(f.aliases, "alias", "")
 	set.Var(f.adapters, "adapter", "")
@@ -125,6 +144,9 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.IntVar(&f.trainers, "trainers", 4, "")
 	set.IntVar(&f.trainContext, "train-context", 0, "")
 	set.Var(&f.memoryLimit, "memory-limit", "")
+	usual := 0.8
+	f.inferenceShare.part = &usual
+	set.Var(&f.inferenceShare, "inference-share", "")
 	set.IntVar(&f.idle, "idle", 0, "")
 	set.IntVar(&f.drain, "drain", 30, "")
 	set.Int64Var(&f.queueTokens, "queue-tokens", 0, "")
@@ -217,7 +239,7 @@ func (f *flags) models(log func(level, message string, fields map[string]any)) m
 		options["adapters"], options["adapter_rank"], options["adapter_on"] = f.adapterSlots, f.adapterRank, f.adapterOn
 	}
 	return models.Config{Paths: f.paths, Aliases: f.aliases, Adapters: f.adapters, Engine: options, Threads: f.threads,
-		MemoryLimit: int64(f.memoryLimit), Idle: time.Duration(f.idle) * time.Second, QueueTokens: f.queueTokens, Log: log}
+		MemoryLimit: int64(f.memoryLimit), InferenceShare: f.inferenceShare.part, Idle: time.Duration(f.idle) * time.Second, QueueTokens: f.queueTokens, Log: log}
 }
 
 // keys are those of the command line, of a file, and of the environment, which other users of the machine do not see.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,19 @@ func TestFlags(t *testing.T) {
 	f, err := parseFlags([]string{"a.gguf", "--port", "9", "b", "--alias", "x=a", "--memory-limit=1.5GiB", "--context", "512"})
 	if err != nil || len(f.paths) != 2 || f.port != 9 || f.memoryLimit != 3<<29 || f.models(nil).Engine["context"] != 512 {
 		t.Errorf("found %+v, %v", f, err)
+	}
+	for words, wanted := range map[string]string{"m": "0.8", "m --inference-share 0.25": "0.25", "m --inference-share off": ""} {
+		f, err := parseFlags(strings.Fields(words))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		if share := f.models(nil).InferenceShare; share != nil {
+			found = fmt.Sprint(*share)
+		}
+		if found != wanted {
+			t.Errorf("%q: found %q, wanted %q", words, found, wanted)
+		}
 	}
 	for words, wanted := range map[string]string{
 		"":                          "name a model",
@@ -23,6 +37,7 @@ func TestFlags(t *testing.T) {
 		"m --tls-key k":             "needs both",
 		"m --log-level loud":        "wanted debug",
 		"m --idle -1":               "wanted 0 or more",
+		"m --inference-share 1.5":   "wanted a number from 0 to 1",
 	} {
 		if _, err := parseFlags(strings.Fields(words)); err == nil || !strings.Contains(err.Error(), wanted) {
 			t.Errorf("%q: found %v, wanted %q", words, err, wanted)

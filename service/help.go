@@ -33,6 +33,8 @@ Models
   --idle SECONDS          unload a model after so long without requests (default 0: never)
   --memory-limit SIZE     limit on the planned memory of all loaded models, e.g. 24GiB; idle models are unloaded to make room,
                           and a request that still does not fit gets 503 (default: the devices' own limits)
+  --inference-share X     share of the cores' time that requests have while trainings run too, 0 to 1; a request waits for one
+                          micro-batch of training at most, and idle time is the other side's. off: no turns (0.8)
 Engine of each model; the defaults are the library's
   --devices TEXT          cpu:4, cuda, cuda:0,1          --parallel TEXT       as tp=2, dp=2
   --context TOKENS        of a sequence at most (default: the model's, at most 2048)

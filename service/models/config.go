@@ -21,6 +21,8 @@ type Config struct {
 	Threads int
 	// MemoryLimit bounds the planned bytes of all loaded models together; 0: the devices' own limits.
 	MemoryLimit int64
+	// InferenceShare is the share of the cores' time that requests have while trainings run too, from 0 to 1; nil: no turns.
+	InferenceShare *float64
 	// Idle is after how long without requests a model is unloaded; 0: never.
 	Idle time.Duration
 	// QueueTokens bounds the estimated tokens of a model's requests that have not begun; 0: DefaultQueueTokens.

@@ -1,6 +1,10 @@
 package models
 
-import "tessera.dev/service/metrics"
+import (
+	"encoding/json"
+
+	"tessera.dev/service/metrics"
+)
 
 // Measure refreshes the gauges of the engines, by the names of vLLM.
 func (r *Registry) Measure(m *metrics.Registry) {
@@ -22,9 +26,33 @@ func (r *Registry) Measure(m *metrics.Registry) {
 		m.SetCounter("spec_decode_num_draft_tokens_total", "Number of draft tokens.", float64(report.Speculated), "model_name", name)
 		m.SetCounter("spec_decode_num_accepted_tokens_total", "Number of accepted draft tokens.", float64(report.Accepted), "model_name", name)
 	}
+	r.measureShare(m)
 	taken, _ := r.takenBytes()
 	m.Set("model_plan_bytes", "Bytes of the loaded models by their plans.", float64(taken))
 	m.Set("models_loaded", "Number of loaded models.", float64(len(r.loadedModels())))
+}
+
+// measureShare refreshes the counters of the turns on the cores.
+func (r *Registry) measureShare(m *metrics.Registry) {
+	text, err := r.runtime.Share()
+	if err != nil {
+		return
+	}
+	type side struct {
+		Seconds float64
+		CPU     float64 `json:"cpu_seconds"`
+	}
+	var report struct {
+		Share               *float64 `json:"inference_share"`
+		Inference, Training side
+	}
+	if json.Unmarshal([]byte(text), &report) != nil || report.Share == nil {
+		return
+	}
+	for name, one := range map[string]side{"inference": report.Inference, "training": report.Training} {
+		m.SetCounter("core_share_seconds_total", "Seconds with the cores.", one.Seconds, "side", name)
+		m.SetCounter("core_share_cpu_seconds_total", "CPU seconds of the process in turns of the side.", one.CPU, "side", name)
+	}
 }
 
 func (r *Registry) loadedModels() map[string]*loaded {

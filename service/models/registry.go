@@ -48,6 +48,10 @@ func New(config Config) (*Registry, error) {
 	}
 	r := &Registry{config: config, runtime: runtime, devices: 1, stop: make(chan struct{}), order: order,
 		slots: map[string]*slot{}, adapters: map[string]*adapter{}}
+	if err := r.setShare(); err != nil {
+		runtime.Close()
+		return nil, err
+	}
 	if err := r.countDevices(); err != nil {
 		runtime.Close()
 		return nil, err
@@ -67,6 +71,16 @@ func New(config Config) (*Registry, error) {
 	go r.describeModels()
 	return r, nil
 }
+
+func (r *Registry) setShare() error {
+	if r.config.InferenceShare == nil {
+		return nil
+	}
+	return r.runtime.SetShare(tessera.Options{"inference_share": *r.config.InferenceShare})
+}
+
+// ShareCores makes trainings of another runtime take turns with the models' requests.
+func (r *Registry) ShareCores(training *tessera.Runtime) error { return training.JoinShare(r.runtime) }
 
 func (r *Registry) countDevices() error {
 	text, given := r.config.Engine["devices"].(string)

@@ -23,6 +23,12 @@ type Config struct {
 	Rank     int64  // of adapters; 16
 	MostRank int64  // that the service's engines take; 0: any
 	Context  int64  // most tokens of an example; 2048
+	Cores    Cores  // whose turns trainings take; nil: they compute at any time
+}
+
+// Cores are shared with inference by turns.
+type Cores interface {
+	ShareCores(training *tessera.Runtime) error
 }
 
 // Runner implements jobs.Runner.
@@ -40,6 +46,12 @@ func New(config Config) (*Runner, error) {
 	runtime, err := tessera.NewRuntime(options)
 	if err != nil {
 		return nil, err
+	}
+	if config.Cores != nil {
+		if err := config.Cores.ShareCores(runtime); err != nil {
+			runtime.Close()
+			return nil, err
+		}
 	}
 	if config.Devices == "" {
 		config.Devices = "cpu:1"

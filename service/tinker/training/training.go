@@ -24,6 +24,12 @@ type Config struct {
 	Alpha    float64 // of adapters, whatever their rank; 32
 	Context  int64   // most tokens of a sequence; 2048
 	Models   Sources
+	Cores    Cores // whose turns trainings take; nil: they compute at any time
+}
+
+// Cores are shared with inference by turns.
+type Cores interface {
+	ShareCores(training *tessera.Runtime) error
 }
 
 // Sources says where the files of bases are.
@@ -61,6 +67,12 @@ func New(config Config) (*Trainers, error) {
 	runtime, err := tessera.NewRuntime(options)
 	if err != nil {
 		return nil, err
+	}
+	if config.Cores != nil {
+		if err := config.Cores.ShareCores(runtime); err != nil {
+			runtime.Close()
+			return nil, err
+		}
 	}
 	if config.Devices == "" {
 		config.Devices = "cpu:1"
