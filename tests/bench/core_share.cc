@@ -100,7 +100,7 @@ class Measured {
     std::printf("share %.2f  %.2f training steps/s  %.1f tokens/s  %.2f cores", share_,
                 static_cast<double>(steps_ - steps) / seconds, static_cast<double>(tokens_ - tokens) / seconds,
                 static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC / seconds);
-    if (share_ >= 0) {
+    if (share_ >= 0 && steps_ > 0) {
       const double batch_s = trained / static_cast<double>(steps_ * kBatch / kMicroBatch);
       const double longest = number_after(before, "\"inference\"", "longest_wait_seconds");
       std::printf("  micro-batch %.0f ms  longest wait %.0f ms, %.2f of one; most within one wait: %.0f", batch_s * 1e3, longest * 1e3,
