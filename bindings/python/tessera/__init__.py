@@ -25,6 +25,7 @@ if _status:
     raise ImportError(f"libtessera: {taken_error(_status)}")
 del _status
 
+from .adapter_trainer import AdapterTrainer, Pass  # noqa: E402
 from .calibration import Calibration  # noqa: E402
 from .chat import Chat, EncodedChat  # noqa: E402
 from .dataset import Dataset  # noqa: E402
@@ -62,11 +63,11 @@ def version() -> tuple[int, int, int]:
 __version__ = ".".join(map(str, version()))
 
 __all__ = [
-    "AbortedError", "Batch", "BusyError", "Calibration", "CancelledError", "ChangedError", "Chat", "Code",
+    "AbortedError", "AdapterTrainer", "Batch", "BusyError", "Calibration", "CancelledError", "ChangedError", "Chat", "Code",
     "CorruptError", "DType", "Dataset", "Devices", "Embedder", "Encoded", "EncodedChat", "Engine", "Event",
     "ExistsError", "FailedPreconditionError", "ForkedError", "Generator", "Graph", "Hooks", "InternalError",
     "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFiniteError", "NotFoundError",
-    "OutOfMemoryError", "Piece", "Plan", "Program", "Request", "Run", "RunEvent", "RunLog", "Runtime", "Saving",
+    "OutOfMemoryError", "Pass", "Piece", "Plan", "Program", "Request", "Run", "RunEvent", "RunLog", "Runtime", "Saving",
     "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
     "Trainer", "Type", "UnsupportedError", "ValuesLostError", "check_certificate", "check_folder", "check_options",
     "check_path", "check_run", "check_run_paths", "check_text", "check_text_path", "checkpoint_info", "convert",

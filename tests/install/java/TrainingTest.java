@@ -2,6 +2,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.tessera.AdapterTrainer;
 import dev.tessera.Cancellation;
 import dev.tessera.DType;
 import dev.tessera.Dataset;
@@ -226,6 +227,40 @@ final class TrainingTest {
       try (Model narrow = model.forMethod("qlora:q8_0", Map.of("rank", 2, "init", "pissa"))) {
         assertTrue(narrow.parameters().contains(weight));
       }
+    }
+  }
+
+  @Test
+  @DisplayName("adapters train side by side")
+  void adapters() throws IOException {
+    int[] tokens = {0, 1, 2, 3, 4, 5, 6, 7}, labels = {1, 2, 3, 4, 5, 6, 7, -1};
+    Trainer.Batch batch = new Trainer.Batch(8, tokens, labels);
+    Map<String, ?> options = Map.of("devices", "cpu:1", "batch", 2, "seq", 8, "adapters", 2, "losses", "cross_entropy,gradient");
+    try (Runtime runtime = Given.runtime(); Model model = Given.model();
+        AdapterTrainer trainer = new AdapterTrainer(runtime, model, options)) {
+      long first = trainer.add(Map.of("rank", 2, "seed", 1)), second = trainer.add(Map.of("rank", 4, "seed", 1));
+      Given.refused(TesseraException.Busy.class, "2 slots", () -> trainer.add(null));
+      for (long adapter : new long[] {first, second}) {
+        trainer.forwardBackward(adapter, batch, "cross_entropy", Map.of("scale", 0.1));
+        trainer.update(adapter, Map.of("lr", 0.01));
+      }
+      int updates = 0;
+      for (AdapterTrainer.Result done = trainer.next(); done != null; done = trainer.next()) {
+        assertFalse(done.json().contains("error"), done.json());
+        assertEquals(done.json().contains("\"update\"") ? 0 : 8, done.logprobs().length);
+        updates += done.logprobs().length == 0 ? 1 : 0;
+      }
+      assertEquals(2, updates);
+      Path folder = Given.WORK.resolve("side_by_side");
+      trainer.save(first, folder);
+      trainer.drop(second);
+      long again = trainer.load(folder);
+      trainer.backward(again, batch, new float[8]);
+      trainer.cancelPass(trainer.forward(again, batch));
+      assertEquals(8, trainer.next().logprobs().length);
+      trainer.model(again).close();
+      assertTrue(trainer.report().contains("\"slots\":2"));
+      trainer.cancel();
     }
   }
 }

@@ -267,6 +267,47 @@ class Training(unittest.TestCase):
         self.assertTrue(str(loss.training(optimizer="sgd")) and str(loss.evaluation()) and str(language.segments()))
         self.assertTrue(str(language.decoding(context=16)))
 
+    def test_adapters_side_by_side(self):
+        options = {"devices": "cpu:1", "batch": 2, "seq": 8, "adapters": 2, "adapter_rank": 4, "warmup": 0,
+                   "losses": "cross_entropy,gradient"}
+        ids = list(range(8))
+        rows = [tessera.Batch(ids * n, (ids[1:] + [-1]) * n, 8) for n in (3, 1)]
+        alone = []
+        with folder() as place:
+            for order in ((0,), (1,), (0, 1)):
+                with tessera.AdapterTrainer(self.model, **options) as trainer:
+                    adapters = {i: trainer.add(rank=2 + i, seed=i) for i in order}
+                    for i in order:
+                        trainer.forward_backward(adapters[i], rows[i], scale=0.1)
+                        trainer.update(adapters[i], lr=0.01)
+                        trainer.forward(adapters[i], rows[i])
+                    found = {(done.adapter, done.kind): done for done in trainer.finished()}
+                    for i in order:
+                        self.assertEqual(found[adapters[i], "update"].step, 1)
+                        self.assertEqual(len(found[adapters[i], "forward"].logprobs), rows[i].count)
+                        mine = (found[adapters[i], "forward_backward"].loss, found[adapters[i], "forward"].logprobs)
+                        alone.append(mine) if len(order) == 1 else self.assertEqual(mine, alone[i])
+                    tuned = trainer.model(adapters[order[0]])
+                    name = next(n for n in tuned.parameters() if n.endswith(".lora_b"))
+                    self.assertTrue(any(bytes(tuned.read(name))))
+                    checkpoint = os.path.join(place, "adapter")
+                    if len(order) == 2:
+                        trainer.save(adapters[0], checkpoint)
+                        trainer.drop(adapters[1])
+                        again = trainer.load(checkpoint)
+                        self.assertEqual(trainer.report()["adapters"][-1]["step"], 1)
+                        number = trainer.backward(again, rows[1], [0.5] * rows[1].count)
+                        self.assertEqual(trainer.next().number, number)
+                        number = trainer.forward(again, rows[1])
+                        trainer.cancel_pass(number)
+                        trainer.update(again, lr=0.01)
+                        self.assertIsNone(trainer.next().error)
+                        trainer.update(again)
+                        self.assertIsInstance(trainer.next().error, tessera.FailedPreconditionError)
+                        with self.assertRaises(tessera.BusyError):
+                            trainer.add()
+                        trainer.cancel()
+
     def test_calibration(self):
         with self.assertRaises(ZeroDivisionError):
             tessera.Calibration(devices="cpu", seconds=0.1, progress=lambda done: 1 / 0)

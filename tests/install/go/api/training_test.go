@@ -221,3 +221,60 @@ func Test_scores_and_vectors_come_at_once_or_in_steps(t *testing.T) {
 		wanted(t, "width", must2(embedder.Width()), len(all[0]))
 	}
 }
+
+func Test_adapters_train_side_by_side(t *testing.T) {
+	r, model, ctx := newRuntime(t), newModel(t), context.Background()
+	batch := func(rows int) tessera.Batch {
+		b := tessera.Batch{Seq: 8}
+		for i := 0; i < 8*rows; i++ {
+			b.Tokens, b.Labels = append(b.Tokens, int32(i%8)), append(b.Labels, int32((i+1)%8))
+		}
+		return b
+	}
+	losses := func(adapters ...int) (found []float64, trainer *tessera.AdapterTrainer, numbers []int64) {
+		trainer = must2(tessera.NewAdapterTrainer(ctx, r, model, tessera.Options{"devices": "cpu:1", "batch": 2, "seq": 8,
+			"adapters": 2, "adapter_rank": 4, "losses": "cross_entropy,gradient"}))
+		for _, i := range adapters {
+			number := must2(trainer.Add(tessera.Options{"rank": 2 + i, "seed": i}))
+			numbers = append(numbers, number)
+			must2(trainer.ForwardBackward(number, batch(1+2*i), "cross_entropy", tessera.Options{"scale": 0.1}))
+			must2(trainer.Update(number, tessera.Options{"lr": 0.01}))
+			must2(trainer.ForwardBackward(number, batch(1+2*i), "cross_entropy", nil))
+		}
+		byAdapter := map[int64][]float64{}
+		for {
+			pass := must2(trainer.Next(ctx))
+			if pass == nil {
+				break
+			}
+			check(t, pass.Err)
+			if pass.Kind != "update" {
+				wanted(t, "logprobs", len(pass.Logprobs)%8, 0)
+				byAdapter[pass.Adapter] = append(byAdapter[pass.Adapter], pass.Loss)
+			}
+		}
+		for _, number := range numbers {
+			found = append(found, byAdapter[number]...)
+		}
+		return found, trainer, numbers
+	}
+	first, _, _ := losses(0)
+	second2, _, _ := losses(1)
+	together, trainer, numbers := losses(0, 1)
+	wanted(t, "losses", fmt.Sprint(together), fmt.Sprint(append(first, second2...)))
+	refused(t, second(trainer.Add(nil)), tessera.ErrBusy, "2 slots")
+	folder := filepath.Join(t.TempDir(), "adapter")
+	refused(t, trainer.Save(numbers[0], folder), tessera.ErrFailedPrecondition, "update")
+	must2(trainer.Update(numbers[0], nil))
+	must2(trainer.Next(ctx))
+	check(t, trainer.Save(numbers[0], folder))
+	check(t, trainer.Drop(numbers[1]))
+	again := must2(trainer.Load(folder))
+	pass := must2(trainer.Backward(again, batch(1), make([]float32, 8)))
+	wanted(t, "pass", must2(trainer.Next(ctx)).Number, pass)
+	check(t, trainer.CancelPass(must2(trainer.Forward(again, batch(1)))))
+	must2(trainer.Model(again))
+	wanted(t, "report", strings.Contains(must2(trainer.Report()), `"slots":2`), true)
+	trainer.Cancel()
+	trainer.Close()
+}

@@ -116,7 +116,7 @@ public final class Trainer extends Handle {
       this(seq, tokens, labels, null, null, null, null, null);
     }
 
-    private int rows() {
+    int rows() {
       return tokens.length / seq;
     }
   }
