@@ -1,12 +1,9 @@
 // tsr_adapter_trainer.
-#include <cmath>
-
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
 #include "capi/token_batch.h"
 #include "engine/training/adapter_trainer.h"
-#include "text/json.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -14,21 +11,6 @@ using namespace tessera::capi;
 namespace {
 
 Options given(const tsr_options* options) { return options ? options->value : Options{}; }
-
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-std::string json_of(const FinishedPass& pass) {
-  constexpr const char* kKinds[] = {"forward", "forward_backward", "backward", "update"};
-  Json json = {{"pass", pass.pass}, {"adapter", pass.adapter}, {"kind", kKinds[static_cast<size_t>(pass.kind)]}};
-  if (!pass.status.ok()) {
-    json["error"] = {{"code", static_cast<int32_t>(pass.status.code())}, {"message", pass.status.message()}};
-    return dump(json);
-  }
-  if (pass.kind != PassKind::kForward) json["loss"] = number(pass.loss);
-  if (pass.kind == PassKind::kUpdate)
-    json.update({{"step", pass.step}, {"grad_norm", number(pass.grad_norm)}, {"lr", number(pass.lr)}});
-  return dump(json);
-}
 
 }  // namespace
 
@@ -118,7 +100,7 @@ tsr_status* tsr_adapter_trainer_next(tsr_adapter_trainer* trainer, tsr_text** ou
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
     TSR_ASSIGN_OR_RETURN(std::optional<FinishedPass> found, trainer->value->next());
-    TSR_RETURN_IF_ERROR(give_text(found ? json_of(*found) : std::string(), out_text));
+    TSR_RETURN_IF_ERROR(give_text(found ? to_json(*found) : std::string(), out_text));
     trainer->logprobs = found ? std::move(found->logprobs) : std::vector<float>();
     return {};
   });

@@ -48,7 +48,6 @@ class CoreArbiter {
     // Ends the turn while the run waits for what another's run may hold, until `resume` waits for the next one.
     void leave();
     void resume();
-    bool is_counted() const { return is_counted_; }
 
    private:
     void pass_slowly(bool begins_batch);

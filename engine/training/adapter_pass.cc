@@ -1,6 +1,9 @@
 #include "engine/training/adapter_pass.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "text/json.h"
 
 namespace tessera {
 
@@ -19,7 +22,22 @@ void append_row(std::vector<T>& to, const std::vector<T>& from, int64_t row, int
     to.push_back(t >= seq ? padding(t) : from.empty() ? otherwise(t) : from[static_cast<size_t>(row * seq + t)]);
 }
 
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
 }  // namespace
+
+std::string to_json(const FinishedPass& pass) {
+  constexpr const char* kKinds[] = {"forward", "forward_backward", "backward", "update"};
+  Json json = {{"pass", pass.pass}, {"adapter", pass.adapter}, {"kind", kKinds[static_cast<size_t>(pass.kind)]}};
+  if (!pass.status.ok()) {
+    json["error"] = {{"code", static_cast<int32_t>(pass.status.code())}, {"message", pass.status.message()}};
+    return dump(json);
+  }
+  if (pass.kind != PassKind::kForward) json["loss"] = number(pass.loss);
+  if (pass.kind == PassKind::kUpdate)
+    json.update({{"step", pass.step}, {"grad_norm", number(pass.grad_norm)}, {"lr", number(pass.lr)}});
+  return dump(json);
+}
 
 QueuedBatch QueuedBatch::copy_of(const TokenBatch& batch, std::span<const float> gradients) {
   const size_t count = elements(batch);

@@ -56,6 +56,9 @@ struct FinishedPass {
   std::vector<float> logprobs = {};  // [rows, seq]
 };
 
+// The text of tsr_adapter_trainer_next.
+std::string to_json(const FinishedPass& pass);
+
 // SharedRows: rows of passes in one batch, filled up to equal length.
 class SharedRows {
  public:

@@ -131,7 +131,6 @@ class Trainer final : public WeightOwner {
   bool is_replaced(std::string_view parameter) const override;
   Result<HostTensor> present_value(std::string_view parameter) override;
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
-  uint64_t parameter_seed() const { return parameter_seed_; }  // of values that the model has not
   void cancel();                                   // any thread
 
   // Leases the trainer to the holder of the result, perhaps on another

@@ -371,7 +371,8 @@ Result<double> Trainer::update_slot(int32_t slot, const StepInfo& info, const Up
   TSR_RETURN_IF_ERROR(check_parts(kUpdateEntry));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, kUpdatedSlot, slot));
   TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info, settings));
-  const WeightLock::Update update(weight_lock_);
+  const UpdateEnd end{*this};
+  begin_update();
   TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
   return running_->fetch_scalar(kUpdateEntry, "grad_norm");
 }

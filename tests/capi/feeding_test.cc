@@ -76,7 +76,8 @@ TEST_CASE("labels of one's own: the mean over those that count, unless loss_scal
   tsr_model* model_raw = nullptr;
   ok(tsr_model_new_from_graph(with_loss, nullptr, &model_raw));
   const Model model(model_raw);
-  constexpr int64_t kBatch = 4, kSeq = 8;
+  constexpr int64_t kBatch = 4;
+  constexpr int64_t kSeq = 8;
   const auto ints = [](const std::vector<int32_t>& values) {
     const int64_t dims[] = {kBatch, kSeq};
     tsr_tensor* made = nullptr;
