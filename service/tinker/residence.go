@@ -17,12 +17,6 @@ type residence struct {
 	moving  sync.Mutex // one enters or leaves at a time
 }
 
-// roomPeriod is how often it is asked whether another training can leave, and roomTime how long.
-const (
-	roomPeriod = 200 * time.Millisecond
-	roomTime   = 30 * time.Minute
-)
-
 // enter does something with the trainer of a run, whose working lock is not held.
 func (r *residence) enter(ctx context.Context, one *run, use func(trainer Trainer) error) error {
 	one.working.Lock()
@@ -46,11 +40,8 @@ func (r *residence) enter(ctx context.Context, one *run, use func(trainer Traine
 func (r *residence) bring(ctx context.Context, one *run) error {
 	r.moving.Lock()
 	defer r.moving.Unlock()
-	if err := r.makeRoom(ctx, one); err != nil {
-		return err
-	}
 	s := r.service
-	trainer, err := s.config.Trainers.New(ctx, one.Base, one.Adapters)
+	trainer, err := s.config.Trainers.New(ctx, one.Base, one.Adapters, &room{r, one})
 	if err != nil {
 		return err
 	}
@@ -81,67 +72,6 @@ func (r *residence) bring(ctx context.Context, one *run) error {
 	return nil
 }
 
-// makeRoom lets others leave, the longest unused first, until one more fits.
-func (r *residence) makeRoom(ctx context.Context, one *run) error {
-	begun := time.Now()
-	for {
-		others, bytes := r.others(one)
-		if len(others) < r.service.config.MostTrainers && (r.service.config.MostBytes == 0 || bytes < r.service.config.MostBytes || len(others) == 0) {
-			pause(ctx, "")
-			return nil
-		}
-		for _, other := range others {
-			if !other.working.TryLock() {
-				continue
-			}
-			err := r.leaveLocked(ctx, other)
-			other.working.Unlock()
-			if err == nil {
-				break
-			}
-		}
-		if after, _ := r.others(one); len(after) < len(others) {
-			continue
-		}
-		pause(ctx, fmt.Sprintf("%d trainings are in memory with gradients that wait for an optimizer step", len(others)))
-		if time.Since(begun) > roomTime {
-			return &inference.Error{Kind: inference.Overloaded, Code: "no_memory", RetryAfter: 30,
-				Message: "there is no room for another training in memory: others' gradients wait for their optimizer step; retry later"}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(roomPeriod):
-		}
-	}
-}
-
-// others returns the other runs in memory, the longest unused first, and their bytes.
-func (r *residence) others(one *run) (found []*run, bytes int64) {
-	r.service.mutex.Lock()
-	all := make([]*run, 0, len(r.service.runs))
-	for _, each := range r.service.runs {
-		all = append(all, each)
-	}
-	r.service.mutex.Unlock()
-	for _, each := range all {
-		if each == one {
-			continue
-		}
-		size, used, there := each.resident()
-		if !there {
-			continue
-		}
-		bytes += size
-		at := len(found)
-		for at > 0 && found[at-1].lastUsed().After(used) {
-			at--
-		}
-		found = append(found[:at], append([]*run{each}, found[at:]...)...)
-	}
-	return found, bytes
-}
-
 // leave takes a run's state out of memory.
 func (r *residence) leave(ctx context.Context, one *run) error {
 	one.working.Lock()
@@ -151,6 +81,10 @@ func (r *residence) leave(ctx context.Context, one *run) error {
 
 func (r *residence) leaveLocked(ctx context.Context, one *run) error {
 	if one.trainer == nil {
+		return nil
+	}
+	if one.trainer.Lost() {
+		r.lose(one)
 		return nil
 	}
 	if one.trainer.Pending() {

@@ -48,9 +48,16 @@ type run struct {
 	used    time.Time
 
 	place sync.Mutex // of what others see of the trainer
-	there bool
-	bytes int64
-	since time.Time
+	seen  resident
+}
+
+// resident is what others see of a run: whether it is in memory, the trainer that it shares, and that one's bytes. A run that works
+// counts as it did before.
+type resident struct {
+	there  bool
+	shared string
+	bytes  int64
+	since  time.Time // its last use
 }
 
 func digestOf(parts ...string) string {
@@ -305,27 +312,21 @@ func (s *Service) Unload(ctx context.Context, tenant, id string, given Numbered)
 	})
 }
 
-// resident returns the bytes that a run has in memory, when it was last used, and whether it is there. One that works counts as it did
-// before.
-func (one *run) resident() (bytes int64, used time.Time, there bool) {
+func (one *run) resident() resident {
 	one.place.Lock()
 	defer one.place.Unlock()
-	return one.bytes, one.since, one.there
-}
-
-func (one *run) lastUsed() time.Time {
-	_, used, _ := one.resident()
-	return used
+	return one.seen
 }
 
 // note says what resident tells; the working lock is held.
 func (one *run) note() {
+	seen := resident{since: one.used}
+	if one.trainer != nil {
+		seen.there, seen.shared, seen.bytes = true, one.trainer.Shared(), one.trainer.Bytes()
+	}
 	one.place.Lock()
 	defer one.place.Unlock()
-	one.there, one.bytes, one.since = one.trainer != nil, 0, one.used
-	if one.trainer != nil {
-		one.bytes = one.trainer.Bytes()
-	}
+	one.seen = seen
 }
 
 // Lives says whether a run works in this process.

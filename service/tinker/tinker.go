@@ -5,6 +5,7 @@ package tinker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tessera.dev/service/inference"
@@ -107,6 +108,8 @@ type Trainer interface {
 	SaveAdapters(ctx context.Context, folder string) error
 	// Live gives the adapters as they are now, as PublishLive takes them: a copy in memory.
 	Live(ctx context.Context) (Live, error)
+	// Shared names the trainer of the library that others' trainings share; "" for one of its own. Bytes are those of the whole.
+	Shared() string
 	Bytes() int64
 	Close()
 }
@@ -124,8 +127,21 @@ type Live = interface{ Close() }
 // Trainers makes them.
 type Trainers interface {
 	Base(ctx context.Context, name string) (Base, error)
-	New(ctx context.Context, base string, adapters Adapters) (Trainer, error)
+	// New asks room for what it needs in memory before it makes it.
+	New(ctx context.Context, base string, adapters Adapters, room Room) (Trainer, error)
 }
+
+// Room lets trainings leave the memory for one that enters.
+type Room interface {
+	// Trainer makes room for one more trainer of the library, of so many bytes by its plan; 0: not known. ErrTooLarge: more than
+	// there may be.
+	Trainer(ctx context.Context, bytes int64) error
+	// Slot lets one of the trainings that share a trainer leave.
+	Slot(ctx context.Context, shared string) error
+}
+
+// ErrTooLarge is a trainer that does not fit, whoever leaves.
+var ErrTooLarge = errors.New("the trainer needs more memory than there may be")
 
 // Models are what samples come from: bases, and snapshots of trainings.
 type Models interface {
@@ -184,7 +200,7 @@ type Config struct {
 	Sync     func(path string) error // makes a folder last
 	Log      func(level, message string, fields map[string]any)
 
-	MostTrainers int   // in memory; 4
+	MostTrainers int   // of the library, in memory; 4
 	MostBytes    int64 // of these; 0: any
 
 	PollTime    time.Duration // a future is waited for; 30 s

@@ -53,9 +53,11 @@ func (b *bench) open(config tinker.Config) {
 	b.t.Cleanup(made.Close)
 }
 
-func (b *bench) run(number int64) string {
+func (b *bench) run(number int64) string { return b.runOf("base", number) }
+
+func (b *bench) runOf(base string, number int64) string {
 	b.t.Helper()
-	f, err := b.NewRun(context.Background(), tenant, tinker.RunOrder{Session: b.session, Number: number, Base: "base",
+	f, err := b.NewRun(context.Background(), tenant, tinker.RunOrder{Session: b.session, Number: number, Base: base,
 		Adapters: tinker.Adapters{Rank: 8, Head: true, MLP: true, Attention: true}})
 	if err != nil {
 		b.t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"tessera.dev/tessera"
 )
 
-// trainer is the training of one run. Each step brings the settings of its optimizer.
+// trainer is the training of one run in a trainer of its own. Each step brings the settings of its optimizer.
 type trainer struct {
 	trainers *Trainers
 	base     *base
@@ -78,6 +78,8 @@ func planned(trainer *tessera.Trainer) (bytes int64) {
 	}
 	return bytes
 }
+
+func (t *trainer) Shared() string { return "" }
 
 func (t *trainer) Bytes() int64 { return t.bytes }
 

@@ -234,9 +234,12 @@ func (b *base) on(adapters tinker.Adapters) string {
 }
 
 // New makes the trainer of a run. What the plan needs is made with the first pass.
-func (t *Trainers) New(_ context.Context, name string, adapters tinker.Adapters) (tinker.Trainer, error) {
+func (t *Trainers) New(ctx context.Context, name string, adapters tinker.Adapters, room tinker.Room) (tinker.Trainer, error) {
 	found, err := t.base(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := room.Trainer(ctx, 0); err != nil {
 		return nil, err
 	}
 	model, err := t.adapted(found, adapters)

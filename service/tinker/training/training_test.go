@@ -21,6 +21,12 @@ func (f folder) Source(name string) (tuning.Source, error) {
 	return tuning.Source{Path: f.path, Base: name}, nil
 }
 
+// ample has room for all.
+type ample struct{}
+
+func (ample) Trainer(context.Context, int64) error { return nil }
+func (ample) Slot(context.Context, string) error   { return nil }
+
 func newTrainers(t *testing.T) *Trainers {
 	t.Helper()
 	model, err := tessera.NewModel("llama:L=1,C=32,H=2,F=64,V=96,T=64", tessera.Options{"seed": 3})
@@ -42,7 +48,7 @@ func newTrainers(t *testing.T) *Trainers {
 
 func (t *Trainers) trainer(test *testing.T) *trainer {
 	test.Helper()
-	made, err := t.New(context.Background(), "small", tinker.Adapters{Rank: 4, Seed: 5, Head: true, MLP: true, Attention: true})
+	made, err := t.New(context.Background(), "small", tinker.Adapters{Rank: 4, Seed: 5, Head: true, MLP: true, Attention: true}, ample{})
 	if err != nil {
 		test.Fatal(err)
 	}
