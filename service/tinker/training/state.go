@@ -10,11 +10,13 @@ import (
 	"tessera.dev/tessera"
 )
 
+var errPending = &inference.Error{Kind: inference.Invalid, Code: "failed_precondition", Param: "path",
+	Message: "gradients wait for an optimizer step, and are in no checkpoint: make the step first"}
+
 // SaveState writes adapters and optimizer.
 func (t *trainer) SaveState(ctx context.Context, folder string) error {
 	if t.pending {
-		return &inference.Error{Kind: inference.Invalid, Code: "failed_precondition", Param: "path",
-			Message: "gradients wait for an optimizer step, and are in no checkpoint: make the step first"}
+		return errPending
 	}
 	if err := t.prepare(ctx); err != nil {
 		return err

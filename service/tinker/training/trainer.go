@@ -2,11 +2,7 @@ package training
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
-	"tessera.dev/service/inference"
 	"tessera.dev/service/tinker"
 	"tessera.dev/tessera"
 )
@@ -33,21 +29,14 @@ type origin struct {
 // losses are those that the plan has place for.
 const losses = "cross_entropy,importance_sampling,ppo,cispo,dro,gspo"
 
-func (t *trainer) options() tessera.Options {
-	options := tessera.Options{"devices": t.trainers.config.Devices, "batch": 1, "seq": t.base.Context, "batch_segments": 1, "losses": losses,
-		"seed": t.adapters.Seed, "warmup": 0, "measure_memory": 0}
-	if t.trainers.config.Parallel != "" {
-		options["parallel"] = t.trainers.config.Parallel
-	}
-	return options
-}
-
 // prepare makes the library's trainer where there is none.
 func (t *trainer) prepare(ctx context.Context) error {
 	if t.library != nil {
 		return nil
 	}
-	made, err := tessera.NewTrainerContext(ctx, t.trainers.runtime, t.model, nil, t.options())
+	options := t.trainers.options(t.base)
+	options["seed"] = t.adapters.Seed
+	made, err := tessera.NewTrainerContext(ctx, t.trainers.runtime, t.model, nil, options)
 	if err != nil {
 		return said(err, "")
 	}
@@ -58,25 +47,10 @@ func (t *trainer) prepare(ctx context.Context) error {
 		}
 	}
 	t.library = made
-	t.bytes = planned(made)
+	if text, err := made.Report(); err == nil {
+		t.bytes = arenaBytes(text)
+	}
 	return nil
-}
-
-// planned are the bytes of a trainer's plan.
-func planned(trainer *tessera.Trainer) (bytes int64) {
-	text, err := trainer.Report()
-	var report struct {
-		Devices []struct {
-			Arena struct{ Predicted int64 } `json:"arena_bytes"`
-		}
-	}
-	if err != nil || json.Unmarshal([]byte(text), &report) != nil {
-		return 0
-	}
-	for _, device := range report.Devices {
-		bytes += device.Arena.Predicted
-	}
-	return bytes
 }
 
 func (t *trainer) Shared() string { return "" }
@@ -95,16 +69,11 @@ func (t *trainer) Close() {
 	t.model.Close()
 }
 
-// lost closes the library's trainer after an error that took its values.
+// lost notes an error that took the values.
 func (t *trainer) lost(err error) error {
-	var known *tessera.Error
-	if errors.As(err, &known) {
-		switch known.Code {
-		case tessera.Cancelled, tessera.ValuesLost, tessera.Aborted, tessera.Timeout:
-			t.dead = true
-			return &inference.Error{Kind: inference.Internal, Code: "values_lost",
-				Message: "the training's values are lost, go on from its last checkpoint: " + known.Message}
-		}
+	if takesValues(err) {
+		t.dead = true
+		return valuesLost(err)
 	}
 	return said(err, "data")
 }
@@ -124,15 +93,8 @@ func (t *trainer) ForwardBackward(ctx context.Context, pass *tinker.Pass) (float
 	if err := t.prepare(ctx); err != nil {
 		return 0, nil, err
 	}
-	options := tessera.Options{}
-	if pass.Clips() {
-		options["eps_low"], options["eps_high"] = pass.EpsLow, pass.EpsHigh
-	}
-	if pass.Loss == tinker.DRO {
-		options["beta"] = pass.Beta
-	}
 	return t.rows(pass, func(batch tessera.Batch) (float64, []float32, error) {
-		value, values, err := t.library.ForwardBackward(ctx, batch, pass.Loss, options)
+		value, values, err := t.library.ForwardBackward(ctx, batch, pass.Loss, lossOptions(pass))
 		if err == nil {
 			t.pending = true
 		}
@@ -140,80 +102,21 @@ func (t *trainer) ForwardBackward(ctx context.Context, pass *tinker.Pass) (float
 	})
 }
 
-// rows packs sequences into rows, in their order, and computes one row after another.
+// rows computes one row after another.
 func (t *trainer) rows(pass *tinker.Pass, compute func(batch tessera.Batch) (float64, []float32, error)) (sum float64, logprobs [][]float32, err error) {
 	if err := t.base.check(pass); err != nil { // before gradients of the first rows are added
 		return 0, nil, err
 	}
-	for first := 0; first < len(pass.Sequences); {
-		last, tokens := first, 0
-		for last < len(pass.Sequences) && (last == first || int64(tokens+len(pass.Sequences[last].Tokens)) <= t.base.Context) {
-			tokens += len(pass.Sequences[last].Tokens)
-			last++
-		}
-		batch := packed(pass.Sequences[first:last], tokens)
-		value, values, err := compute(batch)
+	for _, one := range t.base.rowsOf(pass) {
+		rows := []row{one}
+		value, values, err := compute(batchOf(rows))
 		if err != nil {
 			return 0, nil, t.lost(err)
 		}
 		sum += value
-		at := 0
-		for _, one := range pass.Sequences[first:last] {
-			logprobs = append(logprobs, values[at:at+len(one.Tokens):at+len(one.Tokens)])
-			at += len(one.Tokens)
-		}
-		first = last
+		logprobs = append(logprobs, logprobsOf(rows, values)...)
 	}
 	return sum, logprobs, nil
-}
-
-// check refuses sequences that are too long, and tokens that there are not.
-func (b *base) check(pass *tinker.Pass) error {
-	for i := range pass.Sequences {
-		one := &pass.Sequences[i]
-		if count := int64(len(one.Tokens)); count > b.Context {
-			return &inference.Error{Kind: inference.Invalid, Code: "context_length_exceeded", Param: "data",
-				Message: fmt.Sprintf("a sequence has %d tokens, wanted at most %d", count, b.Context)}
-		}
-		for _, tokens := range [][]int32{one.Tokens, one.Labels} {
-			for _, token := range tokens {
-				if token < 0 || int64(token) >= b.vocabulary {
-					return &inference.Error{Kind: inference.Invalid, Code: "invalid_value", Param: "data",
-						Message: fmt.Sprintf("found the token %d, wanted 0 to %d", token, b.vocabulary-1)}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// packed is a row of several sequences.
-func packed(sequences []tinker.Sequence, tokens int) tessera.Batch {
-	batch := tessera.Batch{Seq: int64(tokens)}
-	weighted, drawn := false, sequences[0].Logprobs != nil
-	for _, one := range sequences {
-		weighted = weighted || one.Weights != nil
-	}
-	for number, one := range sequences {
-		batch.Tokens = append(batch.Tokens, one.Tokens...)
-		batch.Labels = append(batch.Labels, one.Labels...)
-		for i := range one.Tokens {
-			batch.Positions = append(batch.Positions, int32(i))
-			batch.Segments = append(batch.Segments, int32(number))
-			if weighted {
-				weight := float32(1)
-				if one.Weights != nil {
-					weight = one.Weights[i]
-				}
-				batch.Weights = append(batch.Weights, weight)
-			}
-		}
-		if drawn {
-			batch.SamplerLogprobs = append(batch.SamplerLogprobs, one.Logprobs...)
-			batch.Advantages = append(batch.Advantages, one.Advantages...)
-		}
-	}
-	return batch
 }
 
 // Step updates.
@@ -221,12 +124,10 @@ func (t *trainer) Step(ctx context.Context, update tinker.Update) (map[string]fl
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
-	step, err := t.library.OptimizerStep(ctx, tessera.Options{"lr": update.LearningRate, "beta1": update.Beta1, "beta2": update.Beta2,
-		"eps": update.Eps, "weight_decay": update.WeightDecay, "clip_norm": update.ClipNorm})
+	step, err := t.library.OptimizerStep(ctx, stepOptions(update))
 	if err != nil {
-		var known *tessera.Error
-		if errors.As(err, &known) && (known.Code == tessera.NotFinite || known.Code == tessera.FailedPrecondition) {
-			t.pending = false // they are dropped
+		if dropsGradients(err) {
+			t.pending = false
 		}
 		return nil, t.lost(err)
 	}

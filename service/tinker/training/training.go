@@ -3,11 +3,7 @@ package training
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"sort"
-	"strings"
 	"sync"
 
 	"tessera.dev/service/inference"
@@ -25,6 +21,11 @@ type Config struct {
 	Context  int64   // most tokens of a sequence; 2048
 	Models   Sources
 	Cores    Cores // whose turns trainings take; nil: they compute at any time
+
+	Slots int64 // of a base's trainer that trainings share; 0: each has its own
+	Rank  int64 // of adapters there, at most; 32
+	Rows  int64 // that are computed at once there; 1
+	Log   func(level, message string, fields map[string]any)
 }
 
 // Cores are shared with inference by turns.
@@ -42,18 +43,12 @@ type Trainers struct {
 	config  Config
 	runtime *tessera.Runtime
 
+	library library
+	making  sync.Mutex // one is made at a time
+
 	mutex sync.Mutex
 	bases map[string]*base
-}
-
-// base is a model that was read: trainers share its values.
-type base struct {
-	tinker.Base
-	path       string
-	model      *tessera.Model
-	vocabulary int64
-	// Weights that get adapters, by their part.
-	attention, mlp, head []string
+	made  int // trainers that are shared, so far
 }
 
 var _ tinker.Trainers = (*Trainers)(nil)
@@ -80,10 +75,17 @@ func New(config Config) (*Trainers, error) {
 	if config.Alpha == 0 {
 		config.Alpha = 32
 	}
-	if config.Context == 0 {
-		config.Context = 2048
+	for value, otherwise := range map[*int64]int64{&config.Context: 2048, &config.Rank: 32, &config.Rows: 1} {
+		if *value == 0 {
+			*value = otherwise
+		}
 	}
-	return &Trainers{config: config, runtime: runtime, bases: map[string]*base{}}, nil
+	if config.Log == nil {
+		config.Log = func(string, string, map[string]any) {}
+	}
+	made := &Trainers{config: config, runtime: runtime, bases: map[string]*base{}}
+	made.library = sideBySide{made}
+	return made, nil
 }
 
 // Close frees the runtime and the bases.
@@ -91,6 +93,9 @@ func (t *Trainers) Close() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for _, one := range t.bases {
+		if one.shared != nil {
+			one.shared.close()
+		}
 		one.model.Close()
 	}
 	t.bases = map[string]*base{}
@@ -134,110 +139,17 @@ func (t *Trainers) base(name string) (*base, error) {
 	return made, nil
 }
 
-// describe finds the weights that get adapters, as the library chooses them, and the head's.
-func (b *base) describe(mostContext int64) error {
-	text, err := b.model.Info()
-	if err != nil {
-		return err
-	}
-	var info struct {
-		Architecture string
-		Outputs      []struct {
-			Name  string
-			Shape []any
-		}
-		Symbols []struct {
-			Name     string
-			Capacity int64
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &info); err != nil {
-		return err
-	}
-	b.Architecture, b.Context = info.Architecture, mostContext
-	for _, symbol := range info.Symbols {
-		if symbol.Name == "T" && symbol.Capacity > 0 && symbol.Capacity < mostContext {
-			b.Context = symbol.Capacity
-		}
-	}
-	for _, output := range info.Outputs {
-		if count := len(output.Shape); output.Name == "logits" && count == 3 {
-			size, _ := output.Shape[count-1].(float64)
-			b.vocabulary = int64(size)
-		}
-	}
-	if b.vocabulary == 0 {
-		return &tessera.Error{Code: tessera.Unsupported, Message: "the model has no logits of a vocabulary: it cannot be trained by tokens"}
-	}
-	targets, err := targetsOf(b.model, tessera.Options{"rank": 1})
-	if err != nil {
-		return err
-	}
-	for _, name := range targets {
-		if isAttention(name) {
-			b.attention = append(b.attention, name)
-		} else {
-			b.mlp = append(b.mlp, name)
-		}
-	}
-	// A head that is the token table has none of its own; the library names what it cannot take.
-	if b.head, err = targetsOf(b.model, tessera.Options{"rank": 1, "on": "lm_head"}); err != nil {
-		b.head = nil
-	}
-	b.Head = len(b.head) > 0
-	return nil
-}
-
-// targetsOf are the weights that get adapters with some options.
-func targetsOf(model *tessera.Model, options tessera.Options) (names []string, err error) {
-	adapted, err := model.WithAdapters(options)
-	if err != nil {
-		return nil, err
-	}
-	defer adapted.Close()
-	all, err := adapted.Parameters()
-	for _, name := range all {
-		if target := strings.TrimSuffix(name, ".lora_a"); target != name {
-			names = append(names, target)
-		}
-	}
-	sort.Strings(names)
-	return names, err
-}
-
-// attentionWords are those that name weights of attention in the families that the library knows.
-var attentionWords = map[string]bool{"q": true, "k": true, "v": true, "o": true, "qkv": true, "kv": true, "attention": true, "attn": true,
-	"q_a": true, "q_b": true, "kv_a": true, "kv_b": true}
-
-func isAttention(name string) bool {
-	for _, word := range strings.Split(name, ".") {
-		if attentionWords[word] {
-			return true
-		}
-	}
-	return false
-}
-
-// on are the weights that a run's adapters are on.
-func (b *base) on(adapters tinker.Adapters) string {
-	var names []string
-	if adapters.Attention {
-		names = append(names, b.attention...)
-	}
-	if adapters.MLP {
-		names = append(names, b.mlp...)
-	}
-	if adapters.Head {
-		names = append(names, b.head...)
-	}
-	return strings.Join(names, ",")
-}
-
-// New makes the trainer of a run. What the plan needs is made with the first pass.
+// New makes the trainer of a run: a slot of the one that others share, where that is for such adapters, or one of its own, for which
+// what the plan needs is made with the first pass.
 func (t *Trainers) New(ctx context.Context, name string, adapters tinker.Adapters, room tinker.Room) (tinker.Trainer, error) {
 	found, err := t.base(name)
 	if err != nil {
 		return nil, err
+	}
+	t.making.Lock()
+	defer t.making.Unlock()
+	if one, err := t.newSeat(ctx, found, adapters, room); one != nil || err != nil {
+		return one, err
 	}
 	if err := room.Trainer(ctx, 0); err != nil {
 		return nil, err
@@ -249,23 +161,23 @@ func (t *Trainers) New(ctx context.Context, name string, adapters tinker.Adapter
 	return &trainer{trainers: t, base: found, model: model, adapters: adapters}, nil
 }
 
-// adapted is a base with new adapters.
-func (t *Trainers) adapted(found *base, adapters tinker.Adapters) (*tessera.Model, error) {
-	model, err := found.model.WithAdapters(tessera.Options{"rank": adapters.Rank, "alpha": t.config.Alpha, "on": found.on(adapters)})
-	return model, said(err, "lora_config")
+// options are those of all trainers over a base.
+func (t *Trainers) options(of *base) tessera.Options {
+	options := tessera.Options{"devices": t.config.Devices, "batch": 1, "seq": of.Context, "batch_segments": 1, "losses": losses, "warmup": 0,
+		"measure_memory": 0}
+	if t.config.Parallel != "" {
+		options["parallel"] = t.config.Parallel
+	}
+	return options
 }
 
-// said turns an error of the library into one for the client's eyes.
-func said(err error, param string) error {
-	var known *tessera.Error
-	if !errors.As(err, &known) {
-		return err
-	}
-	switch known.Code {
-	case tessera.InvalidArgument, tessera.Unsupported, tessera.FailedPrecondition, tessera.NotFinite, tessera.NotFound:
-		return &inference.Error{Kind: inference.Invalid, Code: known.Code.String(), Param: param, Message: known.Message}
-	case tessera.OutOfMemory:
-		return &inference.Error{Kind: inference.Invalid, Code: "out_of_memory", Param: param, Message: known.Message}
-	}
-	return &inference.Error{Kind: inference.Internal, Code: known.Code.String(), Message: known.Message}
+// adapterOptions are those of a run's adapters.
+func (t *Trainers) adapterOptions(of *base, adapters tinker.Adapters) tessera.Options {
+	return tessera.Options{"rank": adapters.Rank, "alpha": t.config.Alpha, "on": of.on(adapters)}
+}
+
+// adapted is a base with new adapters.
+func (t *Trainers) adapted(found *base, adapters tinker.Adapters) (*tessera.Model, error) {
+	model, err := found.model.WithAdapters(t.adapterOptions(found, adapters))
+	return model, said(err, "lora_config")
 }
