@@ -57,7 +57,7 @@ func stateful(stored tuning.Files, work tuning.Jobs) []dialect.Dialect {
 // tinkerDialects are trainings by primitives, which go on until end.
 func tinkerDialects(flags *flags, registry *models.Registry, state *store.Store, log *log) (all []dialect.Dialect, end func(), err error) {
 	trainers, err := tinkertraining.New(tinkertraining.Config{Devices: flags.devices, Threads: flags.threads, Context: int64(flags.trainContext), Models: registry,
-		Cores: registry})
+		Cores: registry, Slots: int64(flags.trainingSlots), Rank: int64(flags.trainingRank), Rows: int64(flags.trainingRows), Log: log.write})
 	if err != nil {
 		return nil, nil, err
 	}

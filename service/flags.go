@@ -37,6 +37,7 @@ type flags struct {
 	context, sequences, cacheTokens, draftTokens     int
 	adapterSlots, adapterRank, threads               int
 	trainers, trainContext                           int
+	trainingSlots, trainingRank, trainingRows        int
 	memoryLimit                                      size
 	inferenceShare                                   share
 	idle, drain                                      int
@@ -143,6 +144,9 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.IntVar(&f.threads, "threads", 0, "")
 	set.IntVar(&f.trainers, "trainers", 4, "")
 	set.IntVar(&f.trainContext, "train-context", 0, "")
+	set.IntVar(&f.trainingSlots, "training-slots", 8, "")
+	set.IntVar(&f.trainingRank, "training-rank", 32, "")
+	set.IntVar(&f.trainingRows, "training-rows", 1, "")
 	set.Var(&f.memoryLimit, "memory-limit", "")
 	usual := 0.8
 	f.inferenceShare.part = &usual
@@ -212,7 +216,8 @@ func (f *flags) check() error {
 		return fmt.Errorf("--log-level: found %q, wanted debug, info, warning or error", f.logLevel)
 	}
 	for name, value := range map[string]int{"context": f.context, "sequences": f.sequences, "cache-tokens": f.cacheTokens, "draft-tokens": f.draftTokens,
-		"adapters": f.adapterSlots, "adapter-rank": f.adapterRank, "threads": f.threads, "trainers": f.trainers, "train-context": f.trainContext, "idle": f.idle, "drain": f.drain} {
+		"adapters": f.adapterSlots, "adapter-rank": f.adapterRank, "threads": f.threads, "trainers": f.trainers, "train-context": f.trainContext, "idle": f.idle, "drain": f.drain,
+		"training-slots": f.trainingSlots, "training-rank": f.trainingRank, "training-rows": f.trainingRows} {
 		if value < 0 {
 			return fmt.Errorf("--%s: found %d, wanted 0 or more", name, value)
 		}

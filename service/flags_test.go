@@ -37,6 +37,7 @@ func TestFlags(t *testing.T) {
 		"m --tls-key k":             "needs both",
 		"m --log-level loud":        "wanted debug",
 		"m --idle -1":               "wanted 0 or more",
+		"m --training-slots -1":     "wanted 0 or more",
 		"m --inference-share 1.5":   "wanted a number from 0 to 1",
 	} {
 		if _, err := parseFlags(strings.Fields(words)); err == nil || !strings.Contains(err.Error(), wanted) {

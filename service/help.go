@@ -42,7 +42,11 @@ Engine of each model; the defaults are the library's
   --cache-type TYPE       f16, bf16, q8_0                --precision TYPE      f32, tf32, bf16
   --weights TYPE          as bf16, q8_0, q4_k            --threads N           of kernels
   --speculation KIND      off, ngram, draft, mtp         --draft-model PATH    --draft-tokens N
-  --trainers N            Tinker training runs kept in memory; further runs are swapped to disk (4)
+  --training-slots N      Tinker training runs over one base model whose adapters share a trainer, and its memory (8); 0: each
+                          run has a trainer of its own, as those have whose adapters do not fit
+  --training-rank N       their largest rank (32); the plan has the memory of all slots at this rank
+  --training-rows N       rows computed at once, of one run or of several (1)
+  --trainers N            trainers kept in memory, shared or not; further runs are swapped to disk (4)
   --train-context TOKENS  maximum sequence length in Tinker training (default: the model's, at most 2048); a pass is padded
                           to whole rows of this length, so a shorter one costs as much
   --adapters N            adapters mixed in a step (4)   --adapter-rank N      their largest rank (16)
