@@ -110,3 +110,16 @@ func TestLostValuesOfASharedTrainerEndItsTrainingsAlone(t *testing.T) {
 	next := b.result(made).(*tinker.Loaded).Run
 	b.result(b.pass(next, 1, 2))
 }
+
+func TestTrainingsThatAreLostMakeRoomAtOnce(t *testing.T) {
+	b := newBench(t, tinker.Config{MostTrainers: 1})
+	b.trainers.Slots = 2
+	guilty, beside, other := b.run(0), b.run(1), b.runOf("tied", 2)
+	b.result(b.pass(beside, 1, 2)) // whose gradients wait
+	if _, err := b.outcome(b.pass(guilty, 1, scripted.Fatal)); err == nil {
+		t.Fatal("the pass that takes the values succeeded")
+	}
+	b.result(b.pass(other, 1, 2))
+	_, err := b.Step(context.Background(), tenant, beside, at(2, "step"), tinker.DefaultUpdate, nil)
+	wantKind(t, err, 410, "checkpoint")
+}

@@ -18,8 +18,9 @@ type base struct {
 	// Weights that get adapters, by their part.
 	attention, mlp, head []string
 
-	shared *shared // the trainer of runs side by side; nil while there is none
-	apart  bool    // the library, or its plan, is not for such a trainer
+	shared *shared          // the trainer of runs side by side; nil while there is none
+	apart  bool             // the library, or its plan, is not for such a trainer
+	plans  map[string]int64 // bytes of such trainers, by the weights with slots
 }
 
 // describe finds the weights that get adapters, as the library chooses them, and the head's.

@@ -21,9 +21,6 @@ type seat struct {
 	closed   bool
 }
 
-// none is the number of no adapter.
-const none = -1
-
 type part = func(library adapterTrainer) (number int64, err error)
 
 // parts are the batches of a pass, and what queues them.
@@ -134,7 +131,6 @@ func (t *seat) LoadState(ctx context.Context, folder string, optimizer bool) err
 		if err := library.Drop(t.number); err != nil { // its slot is free for the loaded one
 			return err
 		}
-		t.number = none
 		number, err := library.Load(filepath.Join(folder, "state"))
 		if err == nil {
 			t.number = number
@@ -192,8 +188,8 @@ func (t *seat) Close() {
 	t.closed = true
 	number := t.number
 	t.shared.leave(func(library adapterTrainer) {
-		if library != nil && number != none {
-			_ = library.Drop(number) // it is there
+		if library != nil {
+			_ = library.Drop(number) // it is there, unless loading failed; numbers are not used again
 		}
 	})
 	t.trainers.stand(t.base, t.shared)

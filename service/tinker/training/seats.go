@@ -108,11 +108,16 @@ func (t *Trainers) openShared(ctx context.Context, of *base, room tinker.Room) (
 	return nil, nil
 }
 
-// openWith makes room for what the plan says, and then the trainer.
+// openWith makes room for what the plan says, which is made once, and then the trainer.
 func (t *Trainers) openWith(ctx context.Context, of *base, options tessera.Options, room tinker.Room) (*shared, error) {
-	bytes, err := t.library.plan(ctx, of.model, options)
-	if err != nil {
-		return nil, err
+	on := options["adapter_weights"].(string)
+	bytes, known := of.plans[on]
+	if !known {
+		var err error
+		if bytes, err = t.library.plan(ctx, of.model, options); err != nil {
+			return nil, err
+		}
+		of.plans[on] = bytes
 	}
 	if err := room.Trainer(ctx, bytes); err != nil {
 		return nil, err

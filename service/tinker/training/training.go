@@ -130,7 +130,7 @@ func (t *Trainers) base(name string) (*base, error) {
 	if err != nil {
 		return nil, said(err, "base_model")
 	}
-	made := &base{Base: tinker.Base{Name: name, Tokenizer: name}, path: source.Path, model: model}
+	made := &base{Base: tinker.Base{Name: name, Tokenizer: name}, path: source.Path, model: model, plans: map[string]int64{}}
 	if err := made.describe(t.config.Context); err != nil {
 		model.Close()
 		return nil, said(err, "base_model")
