@@ -48,7 +48,7 @@ struct Fixture {
   std::unique_ptr<Session> session;
 };
 
-TEST_CASE("rows_of_a_state_are_written_and_nothing_else_is") {
+TEST_CASE("rows_of_a_state_or_a_written_parameter_are_written_and_nothing_else_is") {
   Fixture f(2);
   const Shape shape = f.session->read("count")->type.shape;
   const HostTensor before = f.session->read("count").value();
@@ -63,11 +63,19 @@ TEST_CASE("rows_of_a_state_are_written_and_nothing_else_is") {
   CHECK(last[0] == 41);
   CHECK(f.session->read_rows_into("count", shape[0], bytes_of_last).message().find("of 'count'") != std::string_view::npos);
   CHECK(f.session->read_rows_into("count", 0, bytes_of_last.first(3)).message().find("3 bytes") != std::string_view::npos);
-  CHECK(f.session->read_rows_into("w", 0, bytes_of_last).message().find("wanted a state") != std::string_view::npos);
   CHECK(f.session->write_rows("count", shape[0], values({1}, 0)).message().find("of 'count'") !=
         std::string_view::npos);
-  CHECK(f.session->write_rows("w", 0, values({1, 3}, 0)).message().find("wanted a state") !=
-        std::string_view::npos);
+  std::vector<float> parameter = floats(f.session->read("w").value());
+  REQUIRE(f.session->write_rows("w", 2, values({1, 3}, 7)).ok());
+  const std::vector<float> row = floats(values({1, 3}, 7));
+  std::copy(row.begin(), row.end(), parameter.begin() + 6);
+  CHECK(floats(f.session->read("w").value()) == parameter);
+  std::vector<float> read(3);
+  REQUIRE(f.session->read_rows_into("w", 2, std::as_writable_bytes(std::span(read))).ok());
+  CHECK(read == row);
+  const auto unwritten = Session::create(f.executable, {}).value();
+  CHECK(unwritten->write_rows("w", 0, values({1, 3}, 0)).message().find("wanted a state") != std::string_view::npos);
+  CHECK(unwritten->read_rows_into("w", 0, bytes_of_last).message().find("wanted a state") != std::string_view::npos);
 }
 
 TEST_CASE("any_number_of_ranks_computes_the_same_step") {

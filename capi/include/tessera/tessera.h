@@ -1920,7 +1920,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   losses        str   as there (default cross_entropy)
  * optimizer is adamw, lion or sgd; precision f32 or tf32. A model's auxiliary loss, a mean over rows of several
  * adapters, is left out. tsr_plan_new takes the same options.
- * TSR_UNSUPPORTED for other optimizers. Codes: those of tsr_trainer_new. */
+ * TSR_UNSUPPORTED for other optimizers.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
+ * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_adapter_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                             tsr_adapter_trainer** out_trainer);
 
@@ -1969,7 +1971,8 @@ TSR_API tsr_status* tsr_adapter_trainer_logprobs(const tsr_adapter_trainer* trai
 
 /* A checkpoint of one adapter, as tsr_trainer_save writes that of a trainer of the model with this adapter alone: either
  * goes on from the other's. load adds the adapter, with its optimizer state and step.
- * Codes: those of tsr_trainer_save and tsr_trainer_resume, and of tsr_adapter_trainer_add. */
+ * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_CORRUPT, TSR_IO,
+ * TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_adapter_trainer_save(tsr_adapter_trainer* trainer, int64_t adapter, const char* folder);
 TSR_API tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, int64_t* out_adapter);
 
