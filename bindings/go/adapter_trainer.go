@@ -24,7 +24,7 @@ func NewAdapterTrainer(ctx context.Context, r *Runtime, model *Model, options Op
 	return (*AdapterTrainer)(h), err
 }
 
-// Add adds an adapter and gives its number. Options: those of Model.AddAdapters, and seed.
+// Add adds an adapter and gives its number. Options: those of Model.WithAdapters, and seed.
 func (t *AdapterTrainer) Add(options Options) (int64, error) {
 	return t.number(options, raw.Tsr_adapter_trainer_add)
 }

@@ -43,7 +43,7 @@ public final class AdapterTrainer extends Handle {
     return out[0];
   }
 
-  /** Adds an adapter and gives its number. options may be null: those of {@link Model#addAdapters}, and seed. */
+  /** Adds an adapter and gives its number. options may be null: those of {@link Model#withAdapters}, and seed. */
   public long add(Map<String, ?> options) {
     return number(options, (c, set, out) -> Raw.tsr_adapter_trainer_add(c, set, out));
   }

@@ -118,7 +118,7 @@ public final class Runtime extends Handle {
   }
 
   /** JSON: the turns of inference and of training, their seconds with the cores and their CPU seconds. */
-  public String share() {
+  public String shareReport() {
     try (Use use = use()) {
       return Native.text(use, out -> Raw.tsr_runtime_share(use.pointer, out));
     }
