@@ -1,5 +1,6 @@
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.tessera.AdapterTrainer;
@@ -232,7 +233,7 @@ final class TrainingTest {
 
   @Test
   @DisplayName("adapters train side by side")
-  void adapters() throws IOException {
+  void adaptersSideBySide() throws IOException {
     int[] tokens = {0, 1, 2, 3, 4, 5, 6, 7}, labels = {1, 2, 3, 4, 5, 6, 7, -1};
     Trainer.Batch batch = new Trainer.Batch(8, tokens, labels);
     Map<String, ?> options = Map.of("devices", "cpu:1", "batch", 2, "seq", 8, "adapters", 2, "losses", "cross_entropy,gradient");
