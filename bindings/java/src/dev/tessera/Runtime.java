@@ -112,7 +112,7 @@ public final class Runtime extends Handle {
 
   /** What is made later with this runtime takes turns with that of {@code other}: one share for both. */
   public void joinShare(Runtime other) {
-    try (Use use = use(); Use of = other.use()) {
+    try (Use use = use(); Use of = use(other, "other")) {
       use.check(Raw.tsr_runtime_join_share(use.pointer, of.pointer));
     }
   }
