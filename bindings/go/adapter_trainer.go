@@ -8,7 +8,7 @@ import (
 )
 
 // AdapterTrainer trains many low-rank adapters in the same batches over one frozen model. The header says more under
-// "adapters side by side". One goroutine at a time, but for Cancel.
+// "adapters side by side". One goroutine at a time, except Cancel.
 type AdapterTrainer handle
 
 // NewAdapterTrainer makes a trainer with slots for adapters. Options: those of NewTrainer without a dataset, and adapters,
@@ -178,7 +178,9 @@ func (t *AdapterTrainer) Model(adapter int64) (*Model, error) {
 }
 
 // Report gives slots, adapters, counts of tokens and memory, as JSON.
-func (t *AdapterTrainer) Report() (string, error) { return (*handle)(t).text(raw.Tsr_adapter_trainer_report) }
+func (t *AdapterTrainer) Report() (string, error) {
+	return (*handle)(t).text(raw.Tsr_adapter_trainer_report)
+}
 
 // Cancel ends the run in progress. Any goroutine.
 func (t *AdapterTrainer) Cancel() {

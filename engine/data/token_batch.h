@@ -22,7 +22,7 @@ struct TokenBatch {
   const float* weights = nullptr;
   const float* sampler_logprobs = nullptr;
   const float* advantages = nullptr;
-  // Of trainers with slots for adapters: of each row [rows], its slot, the factor of its adapter, and the factor on its loss.
+  // [rows], for trainers with slots for adapters: slot of the row, factor of its adapter, factor on its loss.
   const int32_t* slots = nullptr;
   const float* factors = nullptr;
   const float* row_scales = nullptr;

@@ -49,7 +49,7 @@ struct FinishedPass {
   int64_t pass = 0, adapter = 0;
   PassKind kind = PassKind::kForward;
   Status status = {};  // of a pass that failed
-  // Of the rows, each times the scale; of an update: of all rows since the last one.
+  // Sum over the rows, times the scale; of an update: sum over all rows since the last update.
   double loss = 0;
   int64_t step = 0;  // of an update, as grad_norm and lr
   double grad_norm = 0, lr = 0;

@@ -74,7 +74,7 @@ class Trainer final : public WeightOwner {
   Status backward(const TokenBatch& batch, std::span<const float> gradients);
   // The same, with the loss and log probabilities.
   Result<LossValue> add_gradients(const TokenBatch& batch, std::span<const float> gradients);
-  // What these calls would refuse, before rows of several batches are mixed. Any number of rows.
+  // The errors of these calls, for a batch of any number of rows, before rows of several batches are mixed.
   Result<LossOptions> check_loss(const TokenBatch& batch, std::string_view loss, const Options& options) const;
   Status check_gradients(const TokenBatch& batch, std::span<const float> gradients) const;
   Status check_batch(const TokenBatch& batch, std::span<const float> gradients) const;

@@ -287,6 +287,8 @@ Result<LossOptions> Trainer::check_loss(const TokenBatch& batch, std::string_vie
   TSR_RETURN_IF_ERROR(check_parts(accumulation_entry(*known)));
   TSR_ASSIGN_OR_RETURN(const LossOptions read, read_loss_options(*known, options));
   TSR_RETURN_IF_ERROR(check_arrays(batch, *known));
+  const bool has_labels = batch.rows > 0 && batch.seq > 0 && batch.labels != nullptr;
+  if (*known == TokenLoss::kGspo && has_labels) TSR_RETURN_IF_ERROR(mean_weights(batch).status());
   return read;
 }
 

@@ -140,7 +140,7 @@ type Room interface {
 	Slot(ctx context.Context, shared string) error
 }
 
-// ErrTooLarge is a trainer that does not fit, whoever leaves.
+// ErrTooLarge: the trainer does not fit, even if all others leave.
 var ErrTooLarge = errors.New("the trainer needs more memory than there may be")
 
 // Models are what samples come from: bases, and snapshots of trainings.

@@ -307,6 +307,13 @@ TEST_CASE("adapters side by side: what is refused, with what was found and wante
   const int64_t update = adapters.update(adapter);
   CHECK(adapters.finish()[update].json["error"]["code"] == TSR_FAILED_PRECONDITION);
   refused(tsr_adapter_trainer_cancel_pass(adapters.trainer.get(), update), TSR_NOT_FOUND, "does not wait");
+  Adapters of_documents({}, {{"losses", std::string("gspo")}});  // one adapter's weights would fail the others' passes in a run
+  const std::vector<float> weightless(rows.tokens.size(), 0.0f);
+  Rows weighed(2);
+  tsr_batch without = weighed.batch();
+  without.weights = weightless.data();
+  refused(tsr_adapter_trainer_forward_backward(of_documents.trainer.get(), of_documents.add({}), &without, "gspo", nullptr, &pass),
+          TSR_INVALID_ARGUMENT, "weight");
   tsr_adapter_trainer* made = nullptr;
   const auto with = [&](const std::vector<Setting>& more, const char* model = kModel) {
     std::vector<Setting> words = {{"seq", kSeq}};

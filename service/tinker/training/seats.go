@@ -9,7 +9,7 @@ import (
 	"tessera.dev/tessera"
 )
 
-// newSeat gives a run a slot beside others'. It is nil where the library does not take such adapters there.
+// newSeat returns a trainer in a slot of a shared trainer; nil if the library refuses such adapters in slots.
 func (t *Trainers) newSeat(ctx context.Context, of *base, adapters tinker.Adapters, room tinker.Room) (tinker.Trainer, error) {
 	options := t.adapterOptions(of, adapters)
 	options["seed"] = adapters.Seed

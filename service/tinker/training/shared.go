@@ -37,7 +37,7 @@ type request struct {
 	number int64           // of the part that is queued
 	turn   int64           // when it was
 	done   chan struct{}
-	// Where done is closed.
+	// Valid once done is closed.
 	err   error
 	begun bool // parts of a request that failed may have been computed
 }
