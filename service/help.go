@@ -50,7 +50,8 @@ Engine of each model; the defaults are the library's
   --train-context TOKENS  maximum sequence length in Tinker training (default: the model's, at most 2048); a pass is padded
                           to whole rows of this length, so a shorter one costs as much
   --adapters N            adapters mixed in a step (4)   --adapter-rank N      their largest rank (16)
-  --adapter-on WEIGHTS    what they may change: blocks, or blocks,head (blocks). Samplers of Tinker trainings whose adapters fit
+  --adapter-on WEIGHTS    what they may change: blocks, and head, and tables, as blocks,head,tables (blocks). Samplers of Tinker
+                          trainings whose adapters fit
                           are served by the base's engine, others by an engine of their own
 Service
   --host ADDRESS          address to listen on (127.0.0.1); any other than a loopback address needs an API key or --insecure

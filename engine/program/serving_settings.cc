@@ -96,6 +96,7 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .adapter_rank = settings.adapter_rank,
           .adapter_type = settings.adapter_type,
           .adapter_head = settings.adapter_head,
+          .adapter_tables = settings.adapter_tables,
           .hidden = yields_hidden(settings),
           .window_pages = settings.window_pages,
           .spare_rows = spare_rows(settings)};

@@ -47,6 +47,7 @@ struct ServingSettings {
   int64_t adapter_rank = 16;   // largest rank
   DType adapter_type = DType::kF32;  // type of adapter factors on the devices: f32, bf16 or f16
   bool adapter_head = false;         // adapters may change the head, too
+  bool adapter_tables = false;       // and tables
   bool hidden = false;               // hidden states of tokens are available
   int64_t scored_tokens =
       64;  // rows of logits of a step in addition to one per sequence, at most

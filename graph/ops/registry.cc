@@ -17,6 +17,7 @@ extern const OpDef kAdapterExpand;
 extern const OpDef kAdapterOuter;
 extern const OpDef kAdapterOuterPart;
 extern const OpDef kAdapterRowSquares;
+extern const OpDef kAdapterRows;
 extern const OpDef kAdapterShrink;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
@@ -183,6 +184,7 @@ std::span<const OpDef* const> table() {
       &kAdapterOuter,
       &kAdapterOuterPart,
       &kAdapterRowSquares,
+      &kAdapterRows,
       &kAdapterShrink,
       &kAdd,
       &kAddBias,

@@ -20,9 +20,10 @@ TensorId parameter_of(const Graph& graph, TensorId id) {
 
 bool is_block(const Tensor& tensor) { return tensor.name.starts_with("block."); }
 
-TensorId weight_of(const Graph& graph, const Node& node) {
+// The parameter that a node uses so; kNoTensor: none.
+TensorId weight_of(const Graph& graph, const Node& node, WeightUse use = WeightUse::kProduct) {
   const WeightOperand& weight = node.op->weight;
-  if (weight.use != WeightUse::kProduct) return kNoTensor;
+  if (weight.use != use) return kNoTensor;
   return parameter_of(graph, node.inputs[static_cast<size_t>(weight.operand)]);
 }
 
@@ -46,10 +47,8 @@ NodeId head_of(const Graph& graph) {
 
 // The head's weight, as adapters name it: a table that is the head too becomes a parameter of its own.
 std::string name_of_head(const Graph& graph, TensorId weight) {
-  const bool is_table = std::ranges::any_of(graph.nodes(), [&](const Node& node) {
-    const WeightOperand& own = node.op->weight;
-    return own.use == WeightUse::kRows && parameter_of(graph, node.inputs[static_cast<size_t>(own.operand)]) == weight;
-  });
+  const bool is_table = std::ranges::any_of(
+      graph.nodes(), [&](const Node& node) { return weight_of(graph, node, WeightUse::kRows) == weight; });
   return is_table ? "output" : graph.tensor(weight).name;
 }
 
@@ -88,7 +87,13 @@ RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
 
 bool RowAdapters::applies_to(const Node& node) const {
   const TensorId weight = weight_of(forward_, node);
-  return weight != kNoTensor && (is_adapted_[index(weight)] || is_head(node));
+  return is_adapted_table(node) || (weight != kNoTensor && (is_adapted_[index(weight)] || is_head(node)));
+}
+
+bool RowAdapters::is_adapted_table(const Node& node) const {
+  if (options_.slots == 0 || !options_.tables) return false;
+  const TensorId table = weight_of(forward_, node, WeightUse::kRows);
+  return table != kNoTensor && !is_adapter_name(forward_.tensor(table).name);
 }
 
 bool RowAdapters::is_head(const Node& node) const {
@@ -97,20 +102,29 @@ bool RowAdapters::is_head(const Node& node) const {
 
 // Returns the pair of a weight, one for all nodes that read it.
 Result<RowAdapters::Factors> RowAdapters::factors_of(GraphCopy& copy, const Node& node) {
-  const TensorId weight = weight_of(forward_, node);
-  Factors& factors = factors_[weight];
+  const bool is_table = is_adapted_table(node);
+  const TensorId weight = weight_of(forward_, node, is_table ? WeightUse::kRows : WeightUse::kProduct);
+  Factors& factors = (is_table ? table_factors_ : factors_)[weight];
   if (factors.a != kNoTensor) return factors;
   const Tensor& tensor = forward_.tensor(weight);
-  const bool is_transposed = attr_i64(node.attrs, "trans_w") == 1;
+  const bool is_transposed = !is_table && attr_i64(node.attrs, "trans_w") == 1;
   const int64_t K = tensor.type.shape[is_transposed ? 1 : 0], N = tensor.type.shape[is_transposed ? 0 : 1];
   const std::string name = is_head(node) ? name_of_head(forward_, weight) : tensor.name;
-  const auto add = [&](std::string_view which, int64_t columns) {
-    const TensorType type{options_.dtype, {options_.slots, options_.rank, columns}};
+  const auto add = [&](std::string_view which, int64_t rows, int64_t columns) {
+    const TensorType type{options_.dtype, {options_.slots, rows, columns}};
     return copy.graph().add_tensor(name + std::string(which), type, options_.kind);
   };
-  TSR_ASSIGN_OR_RETURN(factors.a, add(kAdapterA, K));
-  TSR_ASSIGN_OR_RETURN(factors.b, add(kAdapterB, N));
+  const int64_t rank = options_.rank;
+  TSR_ASSIGN_OR_RETURN(factors.a, is_table ? add(kAdapterTable, K, rank) : add(kAdapterA, rank, K));
+  TSR_ASSIGN_OR_RETURN(factors.b, add(kAdapterB, rank, N));
   return factors;
+}
+
+// [..., rank] of each token: a product, or rows of a table.
+Result<TensorId> RowAdapters::first_product(GraphCopy& copy, const Node& node, TensorId a, TensorId adapter) const {
+  if (!is_adapted_table(node)) return copy.graph().add("adapter_shrink", {copy.mapped(node.inputs[0]), a, adapter});
+  const auto ids = static_cast<size_t>(node.op->index.operand);
+  return copy.graph().add("adapter_rows", {copy.mapped(node.inputs[ids]), a, adapter});
 }
 
 Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter, TensorId factor) {
@@ -126,7 +140,7 @@ Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter, Te
   graph.set_scope(node.scope);
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> base,
                        graph.add_node(node.op->name, inputs, std::move(attrs)));
-  TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("adapter_shrink", {inputs[0], factors.a, adapter}));
+  TSR_ASSIGN_OR_RETURN(TensorId low, first_product(copy, node, factors.a, adapter));
   if (factor != kNoTensor) {
     const std::vector<int64_t> last = {graph.type(low).shape.rank() - 1};
     TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {factor, low}, {{"axes", last}}));

@@ -1,6 +1,6 @@
 // RowAdapters: low-rank adapters chosen by token, next to products with unchanged
 // weights ("S-LoRA", Sheng et al., 2023). Matmuls by matrices of the blocks have
-// them: those of `adaptable_weights` (adapters.h), also behind a cast to 16 bits; and, where asked, the head.
+// them: those of `adaptable_weights` (adapters.h), also behind a cast to 16 bits; and, where asked, the head and the tables.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,11 @@
 namespace tessera {
 
 // Names of states, after the weight's: factors [slots, rank, K] and, times
-// alpha / rank, [slots, rank, N] of a weight that maps K to N elements.
-inline constexpr std::string_view kAdapterA = ".adapter_a", kAdapterB = ".adapter_b";
+// alpha / rank, [slots, rank, N] of a weight that maps K to N elements. The first of a
+// table [K, N] are rows, [slots, K, rank].
+inline constexpr std::string_view kAdapterA = ".adapter_a", kAdapterB = ".adapter_b", kAdapterTable = ".adapter_rows";
 inline bool is_adapter_state(std::string_view name) {
-  return name.ends_with(kAdapterA) || name.ends_with(kAdapterB);
+  return name.ends_with(kAdapterA) || name.ends_with(kAdapterB) || name.ends_with(kAdapterTable);
 }
 
 // The weight of the head, as adapters name it: of a table that is the head too, the parameter that the head becomes where
@@ -30,6 +31,7 @@ struct RowAdapterOptions {
   int64_t slots = 0, rank = 0;
   DType dtype = DType::kF32;  // of the factors
   bool head = false;          // the head has them, too
+  bool tables = false;        // and tables of which rows are looked up, such as the tokens'
   TensorKind kind = TensorKind::kState;  // or kParameter, which trains
   std::vector<TensorId> weights = {};    // empty: all that may have adapters
 };
@@ -50,13 +52,16 @@ class RowAdapters {
     TensorId a = kNoTensor, b = kNoTensor;
   };
   bool is_head(const Node& node) const;
+  bool is_adapted_table(const Node& node) const;
+  Result<TensorId> first_product(GraphCopy& copy, const Node& node, TensorId a, TensorId adapter) const;
   Result<Factors> factors_of(GraphCopy& copy, const Node& node);
 
   const Graph& forward_;
   const RowAdapterOptions options_;
   std::vector<bool> is_adapted_;         // by tensor
   NodeId head_ = kNoNode;                // the head's product, where it has them
-  std::map<TensorId, Factors> factors_;  // by weight, in the copy
+  // Of products by weight, and of tables, which can be the same parameter; in the copy.
+  std::map<TensorId, Factors> factors_, table_factors_;
 };
 
 }  // namespace tessera

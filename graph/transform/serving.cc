@@ -46,7 +46,8 @@ class ServingGraph {
       : options_(options),
         forward_(forward),
         copy_(forward),
-        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type, options.adapter_head}),
+        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type, options.adapter_head,
+                            options.adapter_tables}),
         full_{options.pages} {}
 
   Result<Graph> run() {

@@ -24,7 +24,8 @@ struct ServingOptions {
   int64_t adapter_slots = 0;  // 0: none
   int64_t adapter_rank = 0;
   DType adapter_type = DType::kF32;
-  bool adapter_head = false;  // the head has them too, not the matrices of the blocks alone
+  bool adapter_head = false;    // the head has them too, not the matrices of the blocks alone
+  bool adapter_tables = false;  // and the tables
   bool hidden = false;  // hidden states of all tokens are an output, too
   // Pages of layers whose window is shorter than the context; 0: they share the pages of all others.
   int64_t window_pages = 0;

@@ -61,7 +61,7 @@ TEST_CASE("the plan of serving has the bytes that the engine reports") {
       {plain, {{"sequences", int64_t{5}}, {"devices", std::string("cpu:2")}, {"parallel", std::string("dp=2")}}},
       {plain, {{"sequences", int64_t{3}}, {"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2")}}},
       {plain, {{"adapters", int64_t{4}}, {"adapter_rank", int64_t{5}}, {"embeddings", int64_t{1}}}},
-      {plain, {{"adapters", int64_t{4}}, {"adapter_rank", int64_t{5}}, {"adapter_on", std::string("blocks,head")}}},
+      {plain, {{"adapters", int64_t{4}}, {"adapter_rank", int64_t{5}}, {"adapter_on", std::string("blocks,head,tables")}}},
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}}},
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"window_cache_tokens", int64_t{300}}}},
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"memory_limit", std::string("4MiB")}}},

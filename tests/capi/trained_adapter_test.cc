@@ -227,7 +227,7 @@ TEST_CASE("adapters of the head are served where the engine has room for them, o
     const Error error = refusal(blocks, training.trainer);
     CHECK(error.code == TSR_UNSUPPORTED);
     CHECK(has(error, "'output.lora_a' and 'output.lora_b' are of the head"));
-    CHECK(has(error, "set adapter_on to blocks,head"));
+    CHECK(has(error, "set adapter_on to blocks,head "));
     const Setting head = {"adapter_on", std::string("blocks,head")};
     for (const auto& more : std::vector<std::vector<Setting>>{
              {head},
@@ -249,6 +249,44 @@ TEST_CASE("adapters of the head are served where the engine has room for them, o
   CHECK(has(error, "set adapters to the number that a step mixes"));
 }
 
+TEST_CASE("adapters of tables are served where the engine has room for them, of one that is the head too") {
+  const Runtime rt = runtime();
+  const Scratch scratch;
+  const Setting tables = {"adapter_on", std::string("blocks,tables")}, both = {"adapter_on", std::string("blocks,head,tables")};
+  for (const bool with_head : {false, true}) {
+    const std::string on = with_head ? "embed_tokens,q_proj,lm_head" : "embed_tokens,q_proj";
+    const std::string start = scratch / (with_head ? "start-head" : "start");
+    export_peft(with_adapters(described(kUntied), {{"on", on}, {"alpha", 7.0}}), start);
+    for (const char* size : {kUntied, kTied}) {
+      const Model base = described(size);
+      tsr_model* made = nullptr;
+      ok(tsr_model_load_adapters(base.get(), start.c_str(), nullptr, &made));
+      const Model adapted(made);
+      const Training training(rt, adapted);
+      training.update(2);
+      ok(tsr_trainer_store(training.trainer.get(), adapted.get()));
+      const std::string name = std::string(size == kTied ? "tied" : "untied") + (with_head ? "-head" : "");
+      const std::string path = scratch / name.c_str();
+      export_peft(adapted, path);
+      for (const auto& more : std::vector<std::vector<Setting>>{
+               {both},
+               {both, {"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2")}},
+               {both, {"speculation", std::string("ngram")}, {"embeddings", kOne}},
+               {both, {"weights", std::string("q8_0")}, {"precision", std::string("bf16")}, {"adapter_type", std::string("bf16")}}}) {
+        const Engine engine = serving(rt, base, more);
+        const int64_t now = loaded(engine, training.trainer);
+        const Written first = written(engine, training, now), plain = written(engine, training, -1);
+        CHECK(first == written(engine, training, loaded(engine, path)));
+        CHECK(first != plain);
+        if (more.size() == 1) CHECK(plain == written(serving(rt, base), training, -1));
+        CHECK(furthest(engine, training, now) < (more.size() == 4 ? 0.2 : 1e-5));  // blocks and halves; else orders of sums
+      }
+      const Error error = refusal(serving(rt, base, {tables}), training.trainer);
+      CHECK((with_head ? has(error, "are of the head") : error.code == TSR_OK));
+    }
+  }
+}
+
 TEST_CASE("a trainer's adapter is refused over another base, and where it cannot be applied to requests") {
   const Runtime rt = runtime();
   const Model base = described(kUntied), adapted = with_adapters(base);
@@ -261,7 +299,9 @@ TEST_CASE("a trainer's adapter is refused over another base, and where it cannot
   CHECK(has(refused(with_adapters(base, {{"rank", int64_t{7}}})), "is 7, slots have room for 6: raise adapter_rank"));
   CHECK(has(refused(with_adapters(base, {{"dora", kOne}})), "block.0.q.lora_magnitude"));
   CHECK(has(refused(with_adapters(base, {{"also", std::string("final_norm")}})), "'final_norm', which trains in full"));
-  CHECK(has(refused(with_adapters(base, {{"on", std::string("embed_tokens")}})), "of the table 'token_embedding'"));
+  const Error table = refused(with_adapters(base, {{"on", std::string("embed_tokens")}}));
+  CHECK(has(table, "of the table 'token_embedding'"));
+  CHECK(has(table, "set adapter_on to blocks,tables "));
   const Error shape = refused(with_adapters(described("llama:L=2,C=32,H=4,KV=2,F=40,V=64,T=64,rope_half")));
   CHECK(shape.code == TSR_INVALID_ARGUMENT);
   CHECK(has(shape, "is f32[40, 32] there, the served model has f32[48, 32]"));

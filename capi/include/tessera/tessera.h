@@ -2379,9 +2379,11 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   adapters        i64   LoRA adapters that a step (of each replica) can mix, of those loaded with
  *                         tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   maximum rank of these adapters (default 16)
- *   adapter_on      str   blocks (default) | blocks,head: weights that these adapters may change: the matrices of the blocks, or
- *                         the head too (lm_head, also where it is the token table). It costs the bytes of its factors,
- *                         adapters * adapter_rank * (width + vocabulary) numbers, and a product by token with logits
+ *   adapter_on      str   blocks (default) | blocks,head | blocks,tables | blocks,head,tables: weights that these adapters may
+ *                         change: the matrices of the blocks; the head too (lm_head, also where it is the token table); the
+ *                         tables of which rows are looked up (embed_tokens, wpe). Head and token table cost the bytes of their
+ *                         factors, adapters * adapter_rank * (width + vocabulary) numbers each; the head a product by token
+ *                         with logits
  *   adapter_type    str   f32 (default) | bf16 | f16: element type of the adapters. Values of the second matrix times alpha/rank
  *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
  *                         the same alone and in a batch, and may differ from that of f32
@@ -2592,7 +2594,7 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
  * (docs/guides/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
  * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for parts other
- * than low-rank products of blocks' matrices (with adapter_on blocks,head also of the head), TSR_FAILED_PRECONDITION for an
+ * than low-rank products of the weights of adapter_on, TSR_FAILED_PRECONDITION for an
  * engine without the option adapters. drop: requests that use it go on, further ones are refused; TSR_NOT_FOUND the second
  * time.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO. */

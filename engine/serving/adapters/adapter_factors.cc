@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "engine/model/adapters.h"
@@ -42,8 +43,11 @@ Status check_same_base(const Graph& adapted, const Graph& base) {
 
 // `head`: the weight of the served model's head, as adapters name it.
 Status check_servable(const Adapter& adapter, const AdapterLayout& layout, std::string_view head) {
-  if (adapter.is_table)
-    return unsupported(format("'{}' and '{}', of the table '{}',", adapter.a, adapter.b, adapter.weight));
+  if (adapter.is_table && layout.tables.empty())
+    return Status(StatusCode::kUnsupported,
+                  format("adapter: '{}' and '{}' are of the table '{}', and slots have room for products' weights: set "
+                         "adapter_on to blocks,tables (with the head: blocks,head,tables), or merge the adapter and serve that model",
+                         adapter.a, adapter.b, adapter.weight));
   if (!adapter.magnitude.empty()) return unsupported(format("the magnitudes (DoRA) '{}'", adapter.magnitude));
   if (!adapter.bias.empty()) return unsupported(format("the bias '{}'", adapter.bias));
   if (!adapter.a0.empty())
@@ -52,13 +56,13 @@ Status check_servable(const Adapter& adapter, const AdapterLayout& layout, std::
         format("adapter: '{}' was taken out of the base (PiSSA): load it onto the model and export that "
                "with format peft, which makes it an ordinary adapter of twice the rank",
                adapter.a0));
-  if (!layout.weights.contains(adapter.weight) && adapter.weight == head)
+  const bool has_room = (adapter.is_table ? layout.tables : layout.weights).contains(adapter.weight);
+  if (!has_room && !adapter.is_table && adapter.weight == head)
     return Status(StatusCode::kUnsupported,
-                  format("adapter: '{}' and '{}' are of the head, and slots have room for weights of the blocks: set "
-                         "adapter_on to blocks,head, or merge the adapter and serve that model",
+                  format("adapter: '{}' and '{}' are of the head, and slots have room for other weights: set "
+                         "adapter_on to blocks,head (with tables: blocks,head,tables), or merge the adapter and serve that model",
                          adapter.a, adapter.b));
-  if (!layout.weights.contains(adapter.weight))
-    return unsupported(format("'{}' and '{}', of a weight outside of the blocks,", adapter.a, adapter.b));
+  if (!has_room) return unsupported(format("'{}' and '{}', of a weight outside of the blocks,", adapter.a, adapter.b));
   if (adapter.rank > layout.rank)
     return refuse(format("its rank for '{}' is {}, slots have room for {}: raise adapter_rank",
                          adapter.weight, adapter.rank, layout.rank));
@@ -82,26 +86,65 @@ Result<HostTensor> rank_rows(const ReadParameter& read, const std::string& name,
   return rounded.ok() ? std::move(rounded) : Result<HostTensor>(rounded.status().with_context(name));
 }
 
+// Rows [V, r] of a table, with zeros up to [V, rank].
+HostTensor padded_rows(const HostTensor& rows, int64_t rank) {
+  const Shape& shape = rows.type.shape;
+  if (shape[1] == rank) return rows;
+  std::span<std::byte> all;
+  HostTensor padded = HostTensor::zeros({rows.type.dtype, {shape[0], rank}}, &all);
+  const auto from = static_cast<size_t>(bytes(TensorType{rows.type.dtype, {shape[1]}})),
+             to = static_cast<size_t>(bytes(TensorType{rows.type.dtype, {rank}}));
+  for (int64_t v = 0; v < shape[0]; ++v)
+    std::memcpy(all.data() + static_cast<size_t>(v) * to, rows.data.data() + static_cast<size_t>(v) * from, from);
+  return padded;
+}
+
+// The factors of an adapter that check_servable accepts.
+Result<AdapterFactors::Pair> read_pair(const ReadParameter& read, const Adapter& it, const AdapterLayout& layout) {
+  AdapterFactors::Pair pair;
+  const bool keeps_rows = it.is_table || it.transposed;
+  TSR_ASSIGN_OR_RETURN(pair.a, rank_rows(read, it.a, !keeps_rows, 1, layout.dtype));
+  TSR_ASSIGN_OR_RETURN(pair.b, rank_rows(read, it.b, keeps_rows, it.factor, layout.dtype));
+  const AdapterLayout::Weight& weight = (it.is_table ? layout.tables : layout.weights).find(it.weight)->second;
+  const Shape a = it.is_table ? Shape{weight.inputs, it.rank} : Shape{it.rank, weight.inputs}, b = {it.rank, weight.outputs};
+  if (pair.a.type.shape != a || pair.b.type.shape != b)
+    return refuse(format("'{}' is {} and '{}' {}, wanted {} and {}", it.a, to_text(pair.a.type), it.b, to_text(pair.b.type),
+                         to_text(TensorType{layout.dtype, a}), to_text(TensorType{layout.dtype, b})));
+  if (it.is_table) pair.a = padded_rows(pair.a, layout.rank);
+  return pair;
+}
+
 }  // namespace
 
 AdapterLayout AdapterLayout::of(const std::vector<std::pair<std::string, TensorType>>& states) {
   AdapterLayout layout;
+  const auto weight_of = [](const std::string& state, std::string_view suffix) {
+    return state.substr(0, state.size() - suffix.size());
+  };
   for (const auto& [name, type] : states) {
-    const bool is_a = name.ends_with(kAdapterA), is_b = name.ends_with(kAdapterB);
-    if (!is_a && !is_b) continue;
-    Weight& weight = layout.weights[name.substr(0, name.size() - (is_a ? kAdapterA : kAdapterB).size())];
-    (is_a ? weight.inputs : weight.outputs) = type.shape[2];
+    const bool is_rows = name.ends_with(kAdapterTable);
+    if (!is_rows && !name.ends_with(kAdapterA)) continue;
+    if (is_rows)
+      layout.tables[weight_of(name, kAdapterTable)].inputs = type.shape[1];
+    else
+      layout.weights[weight_of(name, kAdapterA)].inputs = type.shape[2];
     layout.slots = type.shape[0];
-    layout.rank = type.shape[1];
+    layout.rank = type.shape[is_rows ? 2 : 1];
     layout.dtype = type.dtype;
+  }
+  for (const auto& [name, type] : states) {
+    if (!name.ends_with(kAdapterB)) continue;
+    const std::string weight = weight_of(name, kAdapterB);
+    const auto table = layout.tables.find(weight);
+    (table == layout.tables.end() ? layout.weights[weight] : table->second).outputs = type.shape[2];
   }
   return layout;
 }
 
 int64_t AdapterFactors::bytes() const {
   int64_t sum = 0;
-  for (const auto& [name, pair] : weights)
-    sum += static_cast<int64_t>(pair.a.data.size() + pair.b.data.size());
+  for (const auto* all : {&weights, &tables})
+    for (const auto& [name, pair] : *all) sum += static_cast<int64_t>(pair.a.data.size() + pair.b.data.size());
   return sum;
 }
 
@@ -121,16 +164,8 @@ Result<AdapterFactors> read_adapter(const Graph& adapted, const ReadParameter& r
   AdapterFactors factors;
   for (const Adapter& it : all) {
     TSR_RETURN_IF_ERROR(check_servable(it, layout, head));
-    AdapterFactors::Pair pair;
-    TSR_ASSIGN_OR_RETURN(pair.a, rank_rows(read, it.a, !it.transposed, 1, layout.dtype));
-    TSR_ASSIGN_OR_RETURN(pair.b, rank_rows(read, it.b, it.transposed, it.factor, layout.dtype));
-    const AdapterLayout::Weight& weight = layout.weights.find(it.weight)->second;
-    if (pair.a.type.shape != Shape{it.rank, weight.inputs} ||
-        pair.b.type.shape != Shape{it.rank, weight.outputs})
-      return refuse(format("'{}' is {} and '{}' {}, wanted {} and {} numbers in each of {} rows", it.a,
-                           to_text(pair.a.type), it.b, to_text(pair.b.type), weight.inputs, weight.outputs,
-                           it.rank));
-    factors.weights.emplace(it.weight, std::move(pair));
+    TSR_ASSIGN_OR_RETURN(AdapterFactors::Pair pair, read_pair(read, it, layout));
+    (it.is_table ? factors.tables : factors.weights).emplace(it.weight, std::move(pair));
   }
   return factors;
 }

@@ -20,7 +20,8 @@ struct AdapterLayout {
   struct Weight {
     int64_t inputs = 0, outputs = 0;
   };
-  std::map<std::string, Weight, std::less<>> weights;  // by name
+  std::map<std::string, Weight, std::less<>> weights;  // of products, by name
+  std::map<std::string, Weight, std::less<>> tables;   // by name; inputs: rows
   int64_t slots = 0, rank = 0;                         // 0: none
   DType dtype = DType::kF32;                           // of the factors
 
@@ -29,11 +30,13 @@ struct AdapterLayout {
 };
 
 struct AdapterFactors {
-  // a [rank, inputs], b [rank, outputs] times alpha / rank, in the layout's type.
+  // a [rank, inputs], b [rank, outputs] times alpha / rank, in the layout's type. a of a table: [inputs, the layout's rank], zeros
+  // behind the adapter's.
   struct Pair {
     HostTensor a, b;
   };
   std::map<std::string, Pair, std::less<>> weights;  // by name; an unchanged weight has no entry
+  std::map<std::string, Pair, std::less<>> tables;
 
   int64_t bytes() const;
 };

@@ -40,22 +40,26 @@ void AdapterSlots::unpin(int32_t slot) { --slots_[static_cast<size_t>(slot)].pin
 
 // Rows above the adapter's rank and unchanged weights are zero.
 Status AdapterSlots::write(int64_t slot, const AdapterFactors& factors, Session& session) const {
-  std::vector<std::byte> rows;
-  const auto put = [&](const std::string& state, int64_t columns, std::span<const std::byte> given) {
-    const TensorType type{layout_.dtype, {1, layout_.rank, columns}};
-    rows.assign(static_cast<size_t>(bytes(type)), std::byte{0});
-    if (!given.empty()) std::memcpy(rows.data(), given.data(), given.size());
-    return session.write_rows(state, slot, HostTensor{type, rows, nullptr});
+  std::vector<std::byte> filled;
+  const auto put = [&](const std::string& state, int64_t rows, int64_t columns, std::span<const std::byte> given) {
+    const TensorType type{layout_.dtype, {1, rows, columns}};
+    filled.assign(static_cast<size_t>(bytes(type)), std::byte{0});
+    if (!given.empty()) std::memcpy(filled.data(), given.data(), given.size());
+    return session.write_rows(state, slot, HostTensor{type, filled, nullptr});
   };
-  for (const auto& [name, weight] : layout_.weights) {
-    const auto pair = factors.weights.find(name);
-    const bool has = pair != factors.weights.end();
-    TSR_RETURN_IF_ERROR(put(name + std::string(kAdapterA), weight.inputs,
-                            has ? pair->second.a.data : std::span<const std::byte>()));
-    TSR_RETURN_IF_ERROR(put(name + std::string(kAdapterB), weight.outputs,
-                            has ? pair->second.b.data : std::span<const std::byte>()));
-  }
-  return {};
+  const auto put_all = [&](const auto& weights, const auto& given, bool are_tables) -> Status {
+    for (const auto& [name, weight] : weights) {
+      const auto pair = given.find(name);
+      const std::span<const std::byte> none, a = pair == given.end() ? none : pair->second.a.data,
+                                             b = pair == given.end() ? none : pair->second.b.data;
+      TSR_RETURN_IF_ERROR(are_tables ? put(name + std::string(kAdapterTable), weight.inputs, layout_.rank, a)
+                                     : put(name + std::string(kAdapterA), layout_.rank, weight.inputs, a));
+      TSR_RETURN_IF_ERROR(put(name + std::string(kAdapterB), layout_.rank, weight.outputs, b));
+    }
+    return {};
+  };
+  TSR_RETURN_IF_ERROR(put_all(layout_.weights, factors.weights, false));
+  return put_all(layout_.tables, factors.tables, true);
 }
 
 }  // namespace tessera

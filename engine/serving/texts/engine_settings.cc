@@ -139,10 +139,13 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
   serving.adapter_type =
       dtype_from_name(reader.choice("adapter_type", "f32", {"f32", "bf16", "f16"})).value_or(DType::kF32);
-  serving.adapter_head = reader.choice("adapter_on", "blocks", {"blocks", "blocks,head"}) != "blocks";
-  if (serving.adapter_head && serving.adapters == 0)
-    reader.fail(Status(StatusCode::kInvalidArgument,
-                       "engine: option 'adapter_on' is blocks,head, and 'adapters' 0: set adapters to the number that a step mixes"));
+  const std::string on = reader.choice("adapter_on", "blocks", {"blocks", "blocks,head", "blocks,tables", "blocks,head,tables"});
+  serving.adapter_head = on.find("head") != std::string::npos;
+  serving.adapter_tables = on.find("tables") != std::string::npos;
+  if (on != "blocks" && serving.adapters == 0)
+    reader.fail(Status(
+        StatusCode::kInvalidArgument,
+        format("engine: option 'adapter_on' is {}, and 'adapters' 0: set adapters to the number that a step mixes", on)));
   serving.hidden = reader.flag("embeddings", false);
   serving.scored_tokens = reader.i64("scored_tokens", serving.scored_tokens, 1, 1 << 16);
   read_speculation(reader, settings);

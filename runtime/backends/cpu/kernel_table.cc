@@ -25,6 +25,7 @@ constexpr KernelEntry kKernels[] = {
     {"adapter_outer_part", "grouped", prepare_adapter_outer_part_grouped},
     {"adapter_outer_part", "reference", prepare_adapter_outer_part},
     {"adapter_row_squares", "reference", prepare_adapter_row_squares},
+    {"adapter_rows", "reference", prepare_adapter_rows},
     {"adapter_shrink", "grouped", prepare_adapter_shrink_grouped},
     {"adapter_shrink", "reference", prepare_adapter_shrink},
     {"add", "simd", prepare_add_simd},

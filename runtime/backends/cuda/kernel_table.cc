@@ -21,6 +21,7 @@ constexpr KernelEntry kKernels[] = {
     {"adapter_outer", "reference", prepare_adapter_outer},
     {"adapter_outer_part", "reference", prepare_adapter_outer_part},
     {"adapter_row_squares", "reference", prepare_adapter_row_squares},
+    {"adapter_rows", "reference", prepare_adapter_rows},
     {"adapter_shrink", "reference", prepare_adapter_shrink},
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},

@@ -1,4 +1,4 @@
-// Reference kernels of adapter_shrink, adapter_expand and adapter_outer.
+// Reference kernels of adapter_shrink, adapter_rows, adapter_expand and adapter_outer.
 #include <algorithm>
 #include <cstddef>
 
@@ -47,6 +47,29 @@ Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec) {
       });
     };
     return reference_kernel(spec, make_kernel(launch), 2 * double(T) * double(R * K));
+  });
+}
+
+// ids [T], a [S, V, R], adapter [T] -> low [T, R]. Both indices are untrusted: slots and rows that are not there give 0.
+Result<PreparedKernel> prepare_adapter_rows(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using F = decltype(zero);
+    const auto dims = spec.input_dims(1);
+    const int64_t S = dims[0], V = dims[1], R = dims[2], T = spec.input_elements(0);
+    const DType stored = spec.input_dtype(1);
+    auto launch = [=](const LaunchArgs& args) {
+      const auto *ids = args.in<int32_t>(0), *adapter = args.in<int32_t>(2);
+      F* low = args.out<F>(0);
+      args.pool.parallel_ranges(T, row_grain(R), [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t slot = adapter[t], row = ids[t];
+          const bool has = slot >= 0 && slot < S && row >= 0 && row < V;
+          for (int64_t r = 0; r < R; ++r)
+            low[t * R + r] = has ? F(factor_at<F>(args.inputs[1], stored, (slot * V + row) * R + r)) : F(0);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 0);
   });
 }
 

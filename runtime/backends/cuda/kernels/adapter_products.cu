@@ -1,5 +1,5 @@
-// adapter_shrink, adapter_expand and adapter_outer: plain kernels. A team computes a number of the first, a thread one of the
-// second, and a thread some ranks of a column of the third.
+// adapter_shrink, adapter_rows, adapter_expand and adapter_outer: plain kernels. A team computes a number of the first, a thread one
+// of the second and third, and a thread some ranks of a column of the last.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
@@ -26,6 +26,21 @@ struct AdapterShrink {
       });
     sum = team.sum(sum);
     if (team.rank == 0) low[row] = sum;
+  }
+};
+
+// F: of factors, W: of sums.
+template <class F, class W>
+struct AdapterRows {
+  const int32_t* ids;
+  const F* a;
+  const int32_t* adapter;
+  W* low;
+  int64_t S, V, R;
+  __device__ void operator()(int64_t i) const {
+    const int64_t token = i / R, slot = adapter[token], row = ids[token];
+    const bool has = slot >= 0 && slot < S && row >= 0 && row < V;
+    low[i] = has ? static_cast<W>(widen(a[(slot * V + row) * R + i % R])) : W(0);
   }
 };
 
@@ -115,6 +130,20 @@ Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec) {
     return by_rows(spec, rows, K, [=](const LaunchArgs& args) {
       return AdapterShrink<T, F>{args.in<T>(0), args.in<F>(1), args.in<int32_t>(2), args.out<Wide<T>>(0), S, R, K};
     });
+  });
+}
+
+// ids [T], a [S, V, R], adapter [T] -> low [T, R]. Both indices are untrusted: slots and rows that are not there give 0.
+Result<PreparedKernel> prepare_adapter_rows(const KernelSpec& spec) {
+  const auto dims = spec.input_dims(1);
+  const int64_t count = spec.output_elements(0), S = dims[0], V = dims[1], R = dims[2];
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
+    using F = decltype(zero);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_each(args.stream, count,
+                                      AdapterRows<F, Wide<F>>{args.in<int32_t>(0), args.in<F>(1), args.in<int32_t>(2),
+                                                              args.out<Wide<F>>(0), S, V, R});
+                        }));
   });
 }
 

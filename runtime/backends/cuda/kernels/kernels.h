@@ -11,6 +11,7 @@ Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_outer(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_outer_part(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_rows(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec);
