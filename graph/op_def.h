@@ -121,7 +121,7 @@ struct OpDef {
   // A function of each element that products apply as attribute activation, by this op's name with default attributes.
   bool is_activation = false;
 
-  // Input 0 with noise in training, else as it is: attributes p and salt, input 1 the seed.
+  // Input 0 with noise in training, else as it is: attributes p and salt; other inputs are of the noise alone.
   bool is_noise = false;
 
   // The result is the probabilities of alternatives: the product behind it is a gate, which is never computed in 8 bits.

@@ -4,6 +4,14 @@
 
 namespace tessera {
 
+namespace {
+
+bool is_noise(const Node& node, int64_t first_salt) {
+  return node.op->is_noise && attr_i64(node.attrs, "salt") >= first_salt;
+}
+
+}  // namespace
+
 std::vector<bool> needed_by(const Graph& graph, std::span<const TensorId> results) {
   std::vector<bool> needed(graph.tensors().size());
   for (const TensorId result : results) needed[index(result)] = true;
@@ -43,25 +51,26 @@ Result<Graph> prune(const Graph& graph) {
   return std::move(copy.graph());
 }
 
-Result<Graph> without_dropout(const Graph& graph, int64_t first_salt) {
-  const auto goes = [&](const Node& node) {
-    return node.op->is_noise && attr_i64(node.attrs, "salt") >= first_salt;
-  };
-  std::vector<bool> seed_only(graph.tensors().size());
+std::vector<bool> read_by_noise_alone(const Graph& graph, int64_t first_salt) {
+  std::vector<bool> found(graph.tensors().size());
   for (const Node& node : graph.nodes())
-    if (goes(node)) seed_only[index(node.inputs[1])] = true;
+    for (size_t i = 1; is_noise(node, first_salt) && i < node.inputs.size(); ++i) found[index(node.inputs[i])] = true;
   for (const Node& node : graph.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (!goes(node) || i != 1) seed_only[index(node.inputs[i])] = false;
-  for (const NamedTensor& output : graph.outputs()) seed_only[index(output.tensor)] = false;
+      if (i == 0 || !is_noise(node, first_salt)) found[index(node.inputs[i])] = false;
+  for (const NamedTensor& output : graph.outputs()) found[index(output.tensor)] = false;
+  return found;
+}
 
+Result<Graph> without_dropout(const Graph& graph, int64_t first_salt) {
+  const std::vector<bool> of_noise = read_by_noise_alone(graph, first_salt);
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const TensorId id{static_cast<uint32_t>(i)};
     const Tensor& tensor = graph.tensor(id);
     if (tensor.producer == kNoNode) {
-      if (tensor.kind != TensorKind::kInput || !seed_only[i]) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
-    } else if (goes(graph.node(tensor.producer))) {
+      if (tensor.kind != TensorKind::kInput || !of_noise[i]) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (is_noise(graph.node(tensor.producer), first_salt)) {
       copy.replace(id, copy.mapped(graph.node(tensor.producer).inputs[0]));
     } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));

@@ -21,8 +21,11 @@ std::vector<bool> needed_by(const Graph& graph, std::span<const TensorId> result
 // Copies the marked tensors with their producers, in order. Outputs, updates and gradients are left to the caller.
 Status copy_chosen(GraphCopy& copy, const std::vector<bool>& chosen);
 
+// Marks the tensors that only dropouts read, for their noise: seeds, rates. `first_salt`: of dropouts whose salt is at least that.
+std::vector<bool> read_by_noise_alone(const Graph& graph, int64_t first_salt = INT64_MIN);
+
 // The graph with every dropout whose salt is at least `first_salt` replaced
-// by its operand. Inputs of these alone (their seed) are removed too.
+// by its operand. Inputs of their noise alone are removed too.
 Result<Graph> without_dropout(const Graph& graph, int64_t first_salt = INT64_MIN);
 
 }  // namespace tessera

@@ -141,7 +141,7 @@ std::vector<RowCase> row_cases() {
       {"adapter_shrink", "f[ROWS, 37], bf16[2, 16, 37], i32[ROWS] in -1 to 1"},
       {"adapter_expand", "f[ROWS, 13], f[5, 13, 301], i32[ROWS] in -1 to 4, f[ROWS, 301]"},
       {"adapter_expand", "f[ROWS, 16], f16[2, 16, 600], i32[ROWS] in -1 to 1, f[ROWS, 600]"},
-      {"row_dropout", "f[ROWS, 3, 37], f32[ROWS] in 0 to 0.9, i64[ROWS] in 0 to 1000 {salt = 3}"},
+      {"row_dropout", "f[ROWS, 3, 37], i64[ROWS] in 0 to 1000, i64[ROWS] in 0 to 9, f64[ROWS] in 0 to 0.9 {salt = 3}"},
       {"matmul", "f[ROWS, 300], f[300, 101]"},
       {"matmul", "f[ROWS, 801], f[37, 801], f[37] {trans_w = 1}"},
       {"matmul", "f[ROWS, 5], f[5, 3], f[3] {activation = \"gelu\"}"},

@@ -12,6 +12,7 @@ namespace tessera::cpu {
 // elements of a block). `first`: the first dim of a row; the dims before it do not count.
 struct GlobalIndex {
   int rank = 0;
+  int64_t row = 1;                         // elements of the whole row
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
@@ -29,6 +30,7 @@ struct GlobalIndex {
       factors[dim] = FactorIndex(factor);
       strides[dim] = dim < first ? 0 : stride;
       stride *= factor.global_extent * widths[dim];
+      if (dim == first) row = stride;
     }
   }
 

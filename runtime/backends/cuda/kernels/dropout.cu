@@ -14,6 +14,7 @@ namespace {
 // GlobalIndex: like ShardIndex, for shards of any number of ranges and dims. `first`: the dims before it do not count.
 struct GlobalIndex {
   int rank = 0;
+  int64_t row = 1;                         // elements of the whole row
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
@@ -27,6 +28,7 @@ struct GlobalIndex {
       factors[dim] = FactorIndex(factor);
       strides[dim] = dim < first ? 0 : stride;
       stride *= factor.global_extent;
+      if (dim == first) row = stride;
     }
   }
   __device__ uint64_t to_global(int64_t local) const {
@@ -66,27 +68,29 @@ Result<PreparedKernel> dropout(const KernelSpec& spec, const Index& index) {
   });
 }
 
-// A row of `row` elements of the shard has its own rate and seed.
+// A row of `row` elements of the shard has its own seed, number and rate (null: p).
 template <class T>
 struct RowDropout {
   const T* x;
-  const float* rate;
-  const int64_t* seed;
+  const int64_t *seed, *number;
+  const double* rate;
   T* y;
+  double p;
   uint64_t salt;
   int64_t row;
   GlobalIndex index;
   __device__ void operator()(int64_t i) const {
-    const double p = rate[i / row];
-    if (!(p > 0)) {
+    const int64_t b = i / row;
+    const double dropped_share = rate == nullptr ? p : rate[b];
+    if (!(dropped_share > 0)) {
       y[i] = x[i];
       return;
     }
     using W = Wide<T>;
-    const auto dropped = p < 1 ? static_cast<uint64_t>(ceil(p * 0x1p53)) : uint64_t{1} << 53;
-    const bool keep =
-        random_53_bits(philox_bits(static_cast<uint64_t>(seed[i / row]), salt, index.to_global(i))) >= dropped;
-    y[i] = narrow<T>(keep ? static_cast<W>(widen(x[i])) * W(1 / (1 - p)) : W(0));
+    const auto dropped = dropped_share < 1 ? static_cast<uint64_t>(ceil(dropped_share * 0x1p53)) : uint64_t{1} << 53;
+    const uint64_t at = static_cast<uint64_t>(number[b]) * static_cast<uint64_t>(index.row) + index.to_global(i);
+    const bool keep = random_53_bits(philox_bits(static_cast<uint64_t>(seed[b]), salt, at)) >= dropped;
+    y[i] = narrow<T>(keep ? static_cast<W>(widen(x[i])) * W(1 / (1 - dropped_share)) : W(0));
   }
 };
 
@@ -98,18 +102,21 @@ Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
   return index.ok() ? dropout(spec, *index) : dropout(spec, GlobalIndex(spec));
 }
 
-// x [..., T, K], rate, seed [...] -> y. An element draws the number that it would draw in the whole row.
+// x [..., T, K], seed, row, rate [...] -> y. An element draws the number that it would draw in its row of a whole batch.
 Result<PreparedKernel> prepare_row_dropout(const KernelSpec& spec) {
   const auto dims = spec.output_dims(0);
   const size_t rank = dims.size();
   const int64_t count = spec.output_elements(0), row = dims[rank - 2] * dims[rank - 1];
   const auto salt = static_cast<uint64_t>(spec.i64("salt"));
+  const bool has_rates = spec.input_count() > 3;
+  const double p = spec.f64("p");
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return memory_bound(
         spec, make_kernel([=, index = GlobalIndex(spec, static_cast<int>(rank) - 2)](const LaunchArgs& args) {
+          const double* rate = has_rates ? args.in<double>(3) : nullptr;
           launch_each(args.stream, count,
-                      RowDropout<T>{args.in<T>(0), args.in<float>(1), args.in<int64_t>(2), args.out<T>(0), salt, row, index});
+                      RowDropout<T>{args.in<T>(0), args.in<int64_t>(1), args.in<int64_t>(2), rate, args.out<T>(0), p, salt, row, index});
         }));
   });
 }
