@@ -123,11 +123,16 @@ tsr_status* tsr_adapter_trainer_save(tsr_adapter_trainer* trainer, int64_t adapt
   });
 }
 
-tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, int64_t* out_adapter) {
+tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, const tsr_options* options,
+                                     int64_t* out_adapter) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_adapter, "out_adapter"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
-    TSR_ASSIGN_OR_RETURN(*out_adapter, trainer->value->load(folder));
+    const Options all = given(options);
+    OptionReader reader(all, "state");
+    const bool optimizer = reader.flag("optimizer", true);
+    TSR_RETURN_IF_ERROR(reader.finish());
+    TSR_ASSIGN_OR_RETURN(*out_adapter, trainer->value->load(folder, optimizer));
     return {};
   });
 }

@@ -160,14 +160,15 @@ func (t *AdapterTrainer) Save(adapter int64, folder string) error {
 	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_adapter_trainer_save(c, adapter, folder) })
 }
 
-// Load adds the adapter of a checkpoint, with its optimizer state and step.
-func (t *AdapterTrainer) Load(folder string) (int64, error) {
+// Load adds the adapter of a checkpoint, with its optimizer state and step; with the option optimizer 0 its values alone, of any
+// optimizer, from step 0.
+func (t *AdapterTrainer) Load(folder string, options Options) (int64, error) {
 	if err := noNUL("folder", folder); err != nil {
 		return 0, err
 	}
-	var found int64
-	err := (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_adapter_trainer_load(c, folder, &found) })
-	return found, err
+	return t.number(options, func(c, o uintptr, out *int64) uintptr {
+		return raw.Tsr_adapter_trainer_load(c, folder, o, out)
+	})
 }
 
 // Model gives the model with an adapter's present values.

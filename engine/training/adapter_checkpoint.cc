@@ -73,15 +73,19 @@ Status AdapterTrainer::save(int64_t adapter, const std::string& folder) {
   return written.commit();
 }
 
-Result<int64_t> AdapterTrainer::load(const std::string& folder) {
+Result<int64_t> AdapterTrainer::load(const std::string& folder, bool optimizer) {
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
   const CheckpointInfo& info = checkpoint.info();
-  const bool has_optimizer = value_of(info, "holds") != "parameters";
-  const std::string& optimizer = trainer_->settings().step.optimizer.name;
-  if (has_optimizer && value_of(info, "optimizer") != optimizer)
+  const std::string& own = trainer_->settings().step.optimizer.name;
+  if (optimizer && holds_parameters_alone(info))
     return Status(StatusCode::kInvalidArgument,
-                  format("the checkpoint was made with optimizer '{}', this trainer has '{}': wanted the same",
-                         value_of(info, "optimizer").substr(0, 100), optimizer));
+                  "the checkpoint holds parameters alone (it was saved with optimizer 0), wanted the optimizer's state, too: "
+                  "load it with optimizer 0");
+  if (optimizer && value_of(info, "optimizer") != own)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the checkpoint was made with optimizer '{}', this trainer has '{}': wanted the same, or the adapter alone "
+                         "(optimizer 0)",
+                         value_of(info, "optimizer").substr(0, 100), own));
   TSR_ASSIGN_OR_RETURN(const Options options, adapter_options(info));
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<SharedModel> adapted,
                        add_adapters_without_values(*trainer_->model(), options));
@@ -91,14 +95,14 @@ Result<int64_t> AdapterTrainer::load(const std::string& folder) {
   std::vector<std::pair<std::string, HostTensor>> values;  // read whole before a slot changes
   for (const auto& [name, type] : made.values(slot_tensors())) {
     const bool is_state = !is_adapter_name(name);
-    if (is_gradient(name) || (is_state && !has_optimizer)) continue;
+    if (is_gradient(name) || (is_state && !optimizer)) continue;
     TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));
     if (value.type != type)
       return Status(StatusCode::kInvalidArgument, format("'{}' is {} in the checkpoint, wanted {}", name, to_text(value.type),
                                                          to_text(type)));
     values.emplace_back(name, std::move(value));
   }
-  TSR_ASSIGN_OR_RETURN(const int64_t adapter, settle(std::move(made), has_optimizer ? info.step : 0));
+  TSR_ASSIGN_OR_RETURN(const int64_t adapter, settle(std::move(made), optimizer ? info.step : 0));
   const Tenant& tenant = tenants_.at(adapter);
   for (const auto& [name, value] : values) {
     const Status written = tenant.adapter.write(trainer_->runner().session(), tenant.slot, name, value);

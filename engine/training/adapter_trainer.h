@@ -28,8 +28,9 @@ class AdapterTrainer {
 
   // Adds an adapter with the options of add_adapters, and `seed` of its first values. kBusy: all slots are taken.
   Result<int64_t> add(const Options& options);
-  // Adds the adapter of a checkpoint, of `save` or of a trainer of a model with adapters, with its optimizer state.
-  Result<int64_t> load(const std::string& folder);
+  // Adds the adapter of a checkpoint, of `save` or of a trainer of a model with adapters, with its optimizer state and step,
+  // or with new ones.
+  Result<int64_t> load(const std::string& folder, bool optimizer);
   // Its passes that wait are gone.
   Status drop(int64_t adapter);
   // A checkpoint as a trainer of the model with this adapter alone would write it.

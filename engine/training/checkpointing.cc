@@ -48,6 +48,7 @@ bool widens(const TensorType& from, const TensorType& to) {
 // Marks a checkpoint without optimizer state.
 constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
 const std::string kUnlabelled = "unlabelled";  // absent: 0
+constexpr std::string_view kParts = "parts";  // marks trainings in parts (option losses)
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kNote = "note.";  // prefix of the caller's notes
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
@@ -116,6 +117,9 @@ Status check_adapters(const CheckpointInfo& found, const CheckpointInfo& wanted)
                        adapters_text(found), adapters_text(wanted)));
 }
 
+// Batches of steps in parts have any number of rows, which their caller chooses.
+bool is_in_parts(const CheckpointInfo& info) { return !value_of(info, kParts).empty(); }
+
 Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted) {
   for (const auto& [key, otherwise, flag] : kMustAgree) {
     const auto value = [&](const CheckpointInfo& info) {
@@ -124,6 +128,7 @@ Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted)
     };
     const std::string theirs = value(found), ours = value(wanted);
     if (theirs == ours) continue;
+    if (key == "batch" && (is_in_parts(found) || is_in_parts(wanted))) continue;
     if (key == "data")  // fingerprints mean nothing to readers
       return Status(
           StatusCode::kInvalidArgument,
@@ -179,6 +184,7 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
   info.values["skipped"] = to_text(skipped_);
   if (unlabelled_ > 0) info.values[kUnlabelled] = to_text(unlabelled_);
   info.values["batch"] = to_text(settings_.batch);
+  if (!settings_.losses.empty()) info.values[std::string(kParts)] = "1";
   info.values["optimizer"] = settings_.step.optimizer.name;
   if (adapters_) {
     info.values[std::string(kRank)] = to_text(adapters_->rank);
@@ -206,6 +212,8 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
     if (optimizer && !gradient_states_.contains(state.first)) info.tensors.push_back(state);
   return info;
 }
+
+bool holds_parameters_alone(const CheckpointInfo& info) { return value_of(info, kHolds) == kParametersAlone; }
 
 Result<std::string> checkpoint_json(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
@@ -379,7 +387,7 @@ Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
   const CheckpointInfo& found = checkpoint.info();
   const CheckpointInfo wanted = checkpoint_info(true);
-  if (!settings_.evaluate_only && value_of(found, kHolds) == kParametersAlone)
+  if (!settings_.evaluate_only && holds_parameters_alone(found))
     return Status(StatusCode::kInvalidArgument,
                   "the checkpoint holds parameters alone (it was saved with optimizer 0), a resumed training "
                   "wants the optimizer's state: load it with tsr_trainer_load_state and optimizer 0");

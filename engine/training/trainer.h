@@ -258,6 +258,8 @@ class Trainer final : public WeightOwner {
 // The text returned by tsr_trainer_evaluate_all.
 std::string evaluation_json(const Evaluation& evaluation);
 
+// Whether a checkpoint was written without optimizer state.
+bool holds_parameters_alone(const CheckpointInfo& info);
 // The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.
 Result<std::string> checkpoint_json(const std::string& folder);
 

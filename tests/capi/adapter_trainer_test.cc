@@ -218,8 +218,8 @@ TEST_CASE("an adapter in a slot trains as the model with it alone does, and eith
     ok(tsr_adapter_trainer_save(adapters.trainer.get(), number, of_slot.c_str()));
     ok(tsr_trainer_save(trainer.get(), of_model.c_str()));
     int64_t again = -1, other = -1;
-    ok(tsr_adapter_trainer_load(adapters.trainer.get(), of_slot.c_str(), &again));
-    ok(tsr_adapter_trainer_load(adapters.trainer.get(), of_model.c_str(), &other));
+    ok(tsr_adapter_trainer_load(adapters.trainer.get(), of_slot.c_str(), nullptr, &again));
+    ok(tsr_adapter_trainer_load(adapters.trainer.get(), of_model.c_str(), nullptr, &other));
     CHECK(factors_of(adapters.model_of(again)) == factors_of(adapters.model_of(number)));
     CHECK(factors_of(adapters.model_of(other)) == factors_of(model));
     ok(tsr_trainer_resume(trainer.get(), of_slot.c_str()));
@@ -282,6 +282,62 @@ TEST_CASE("adapters side by side: what is refused, with what was found and wante
     int64_t made = -1;
     return tsr_adapter_trainer_add(adapters.trainer.get(), options(settings).get(), &made);
   };
+TEST_CASE("an adapter's values alone are loaded, of any optimizer, with a new optimizer state") {
+  const Scratch scratch;
+  const std::string folder = scratch / "state", bare = scratch / "bare";
+  const std::vector<Setting> alone = {{"optimizer", int64_t{0}}};
+  const Rows rows(2);
+  Adapters adapters;
+  const int64_t first = adapters.add(kTenants[0].adapter);
+  const auto step = [&](int64_t adapter) {
+    adapters.queue(adapter, rows, "cross_entropy", scale_of(rows));
+    const int64_t update = adapters.update(adapter, {{"lr", 0.01}});
+    return adapters.finish()[update];
+  };
+  step(first), step(first);
+  ok(tsr_adapter_trainer_save(adapters.trainer.get(), first, folder.c_str()));
+  int64_t fresh = -1, whole = -1;
+  ok(tsr_adapter_trainer_load(adapters.trainer.get(), folder.c_str(), options(alone).get(), &fresh));
+  ok(tsr_adapter_trainer_load(adapters.trainer.get(), folder.c_str(), nullptr, &whole));
+  const Values before = factors_of(adapters.model_of(first));
+  CHECK(factors_of(adapters.model_of(fresh)) == before);
+  CHECK(step(whole).json["step"] == 3);
+  CHECK(step(fresh).json["step"] == 1);
+  const Values moved = factors_of(adapters.model_of(fresh));
+  CHECK(moved != factors_of(adapters.model_of(whole)));  // moments are new
+  // AdamW's first step is the rate, whatever the gradient.
+  CHECK(largest_difference(moved.at("block.0.q.lora_b"), before.at("block.0.q.lora_b")) == doctest::Approx(0.01).epsilon(0.1));
+  const auto refused = [](tsr_status* status, const char* words) {
+    const Error error = take(status);
+    CAPTURE(error.message);
+    CHECK(error.code == TSR_INVALID_ARGUMENT);
+    CHECK(error.message.find(words) != std::string::npos);
+  };
+  Adapters of_sgd({}, {{"optimizer", std::string("sgd")}});
+  int64_t made = -1;
+  const auto load = [&](const std::string& from, const std::vector<Setting>& settings) {
+    return tsr_adapter_trainer_load(of_sgd.trainer.get(), from.c_str(), options(settings).get(), &made);
+  };
+  refused(load(folder, {}), "optimizer 'adamw', this trainer has 'sgd'");
+  ok(load(folder, alone));
+  CHECK(factors_of(of_sgd.model_of(made)) == before);
+  tsr_model* adapted = nullptr;
+  ok(tsr_model_add_adapters(described(kModel).get(), options({{"rank", int64_t{4}}, {"alpha", 8.0}}).get(), &adapted));
+  const Model model(adapted);
+  const Runtime runtime = capi_test::runtime();
+  tsr_trainer* plain = nullptr;
+  ok(tsr_trainer_new(runtime.get(), model.get(), nullptr,
+                     options({{"devices", std::string("cpu:1")}, {"batch", int64_t{1}}, {"seq", kSeq},
+                              {"losses", std::string("cross_entropy")}}).get(), &plain));
+  const Trainer trainer(plain);
+  ok(tsr_trainer_resume(trainer.get(), folder.c_str()));
+  ok(tsr_trainer_save_state(trainer.get(), bare.c_str(), options(alone).get()));
+  refused(load(bare, {}), "holds parameters alone");
+  ok(load(bare, alone));
+  CHECK(factors_of(of_sgd.model_of(made)) == before);
+  refused(load(bare, {{"optimiser", int64_t{0}}}), "optimiser");
+}
+
   refused(add({{"rank", int64_t{5}}}), TSR_INVALID_ARGUMENT, "slots have room for 4");
   refused(add({{"dora", int64_t{1}}}), TSR_UNSUPPORTED, "DoRA");
   refused(add({{"on", std::string("lm_head")}}), TSR_INVALID_ARGUMENT, "adapter_weights");

@@ -110,11 +110,11 @@ class AdapterTrainer(Handle):
         with self._pointer as c:
             check(raw.tsr_adapter_trainer_save(c, adapter, name))
 
-    def load(self, folder: Any) -> int:
-        """Adds the adapter of a checkpoint, with its optimizer state and step."""
+    def load(self, folder: Any, *, optimizer: bool = True) -> int:
+        """Adds the adapter of a checkpoint, with its optimizer state and step; without them its values alone, from step 0."""
         name = arguments.path("folder", folder)
-        with self._pointer as c:
-            return result(raw.tsr_adapter_trainer_load(c, name))
+        with self._pointer as c, Options({"optimizer": optimizer}) as o:
+            return result(raw.tsr_adapter_trainer_load(c, name, o))
 
     def model(self, adapter: int) -> Model:
         """The model with an adapter's present values."""

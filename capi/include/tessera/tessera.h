@@ -1835,7 +1835,8 @@ TSR_API tsr_status* tsr_checkpoint_finish(tsr_work* work);
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 /* Continues from a checkpoint. TSR_INVALID_ARGUMENT, naming the checkpoint's value, this trainer's and the remedy, where
  * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, the trained parameters or the option
- * weights differ. All else may differ, and is this trainer's: docs/guides/runs.md has the list.
+ * weights differ; batch counts only where both train in whole steps (option losses). All else may differ, and is this
+ * trainer's: docs/guides/runs.md has the list.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_BUSY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
@@ -1851,7 +1852,7 @@ TSR_API tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* fol
 TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, and "holds": "parameters" where
- * it was saved without the optimizer, "adapters": null | {"rank",
+ * it was saved without the optimizer, "parts": "1" of a training in parts (option losses), "adapters": null | {"rank",
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it omits:
@@ -1970,11 +1971,14 @@ TSR_API tsr_status* tsr_adapter_trainer_logprobs(const tsr_adapter_trainer* trai
                                                  size_t* out_count);
 
 /* A checkpoint of one adapter, as tsr_trainer_save writes that of a trainer of the model with this adapter alone: either
- * goes on from the other's. load adds the adapter, with its optimizer state and step.
+ * goes on from the other's, whatever its option batch. load adds the adapter. Options: optimizer (i64, default 1): with 1 it has
+ * the checkpoint's optimizer state and step, and TSR_INVALID_ARGUMENT where that holds parameters alone; with 0 its values
+ * alone, of any optimizer: the optimizer's state is 0, and so is the step.
  * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_CORRUPT, TSR_IO,
  * TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_adapter_trainer_save(tsr_adapter_trainer* trainer, int64_t adapter, const char* folder);
-TSR_API tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, int64_t* out_adapter);
+TSR_API tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const char* folder, const tsr_options* options,
+                                             int64_t* out_adapter);
 
 /* The model with the adapter's present values, as of tsr_model_add_adapters. It shares the values of the trainer's model.
  * Codes: TSR_NOT_FOUND, TSR_VALUES_LOST. */

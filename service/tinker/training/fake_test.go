@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"tessera.dev/service/tinker"
 	"tessera.dev/tessera"
 )
 
@@ -66,20 +65,6 @@ func (l *fakeLibrary) open(_ context.Context, _ *tessera.Model, options tessera.
 	l.made = append(l.made, made)
 	l.mutex.Unlock()
 	return made, nil
-}
-
-func (l *fakeLibrary) withoutOptimizer(_ context.Context, _ *base, _ tinker.Adapters, from, to string) error {
-	l.note("without optimizer")
-	text, err := os.ReadFile(from + "/state")
-	if err != nil {
-		return err
-	}
-	var state fakeAdapter
-	if err := json.Unmarshal(text, &state); err != nil {
-		return err
-	}
-	state.Steps = 0
-	return state.write(to + "/state")
 }
 
 // fakeAdapter has a sum of gradients, of which a step adds the half to its value.
@@ -261,7 +246,7 @@ func (t *fakeTrainer) Save(adapter int64, folder string) error {
 	return t.adapters[adapter].write(folder)
 }
 
-func (t *fakeTrainer) Load(folder string) (int64, error) {
+func (t *fakeTrainer) Load(folder string, options tessera.Options) (int64, error) {
 	defer t.use()()
 	if err := t.library.failure("load"); err != nil {
 		return 0, err
@@ -273,6 +258,9 @@ func (t *fakeTrainer) Load(folder string) (int64, error) {
 	one := &fakeAdapter{}
 	if err := json.Unmarshal(text, one); err != nil {
 		return 0, err
+	}
+	if options["optimizer"] == false {
+		one.Steps = 0
 	}
 	return t.settle(one)
 }

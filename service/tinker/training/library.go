@@ -3,9 +3,7 @@ package training
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 
-	"tessera.dev/service/tinker"
 	"tessera.dev/tessera"
 )
 
@@ -19,7 +17,7 @@ type adapterTrainer interface {
 	CancelPass(pass int64) error
 	Next(ctx context.Context) (*tessera.Pass, error)
 	Save(adapter int64, folder string) error
-	Load(folder string) (int64, error)
+	Load(folder string, options tessera.Options) (int64, error)
 	Model(adapter int64) (*tessera.Model, error)
 	Close()
 }
@@ -31,8 +29,6 @@ type library interface {
 	// plan gives the bytes that open would need.
 	plan(ctx context.Context, model *tessera.Model, options tessera.Options) (int64, error)
 	open(ctx context.Context, model *tessera.Model, options tessera.Options) (adapterTrainer, error)
-	// withoutOptimizer writes a checkpoint of the adapters alone of another one, of a run with these adapters.
-	withoutOptimizer(ctx context.Context, of *base, adapters tinker.Adapters, from, to string) error
 }
 
 // sideBySide is the library itself.
@@ -50,26 +46,6 @@ func (l sideBySide) plan(ctx context.Context, model *tessera.Model, options tess
 
 func (l sideBySide) open(ctx context.Context, model *tessera.Model, options tessera.Options) (adapterTrainer, error) {
 	return tessera.NewAdapterTrainer(ctx, l.trainers.runtime, model, options)
-}
-
-// withoutOptimizer goes by a trainer of one run, of rows as short as can be.
-func (l sideBySide) withoutOptimizer(ctx context.Context, of *base, adapters tinker.Adapters, from, to string) error {
-	model, err := l.trainers.adapted(of, adapters)
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	options := l.trainers.options(of)
-	options["seq"], options["losses"] = 1, tinker.CrossEntropy
-	short, err := tessera.NewTrainerContext(ctx, l.trainers.runtime, model, nil, options)
-	if err != nil {
-		return err
-	}
-	defer short.Close()
-	if err := short.LoadState(filepath.Join(from, "state"), tessera.Options{"optimizer": false}); err != nil {
-		return err
-	}
-	return short.SaveState(filepath.Join(to, "state"), tessera.Options{"optimizer": false})
 }
 
 // arenaBytes are those of a plan or of a trainer's report, on all devices.

@@ -14,7 +14,6 @@ type seat struct {
 	trainers *Trainers
 	base     *base
 	shared   *shared
-	adapters tinker.Adapters
 	number   int64 // of its adapter
 	pending  bool
 	dead     bool // a pass was cut off, so that gradients are of a part of it
@@ -115,23 +114,12 @@ func (t *seat) SaveState(_ context.Context, folder string) error {
 }
 
 // LoadState begins with a checkpoint; it is called before anything else.
-func (t *seat) LoadState(ctx context.Context, folder string, optimizer bool) error {
-	if !optimizer {
-		bare, err := os.MkdirTemp("", "tessera-adapters-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(bare)
-		if err := t.trainers.library.withoutOptimizer(ctx, t.base, t.adapters, folder, bare); err != nil {
-			return said(err, "path")
-		}
-		folder = bare
-	}
+func (t *seat) LoadState(_ context.Context, folder string, optimizer bool) error {
 	return said(t.shared.do(func(library adapterTrainer) error {
 		if err := library.Drop(t.number); err != nil { // its slot is free for the loaded one
 			return err
 		}
-		number, err := library.Load(filepath.Join(folder, "state"))
+		number, err := library.Load(filepath.Join(folder, "state"), tessera.Options{"optimizer": optimizer})
 		if err == nil {
 			t.number = number
 		}

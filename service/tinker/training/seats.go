@@ -18,7 +18,7 @@ func (t *Trainers) newSeat(ctx context.Context, of *base, adapters tinker.Adapte
 		if s == nil || err != nil {
 			return nil, err
 		}
-		one := &seat{trainers: t, base: of, shared: s, adapters: adapters}
+		one := &seat{trainers: t, base: of, shared: s}
 		for {
 			err = s.do(func(library adapterTrainer) (err error) {
 				one.number, err = library.Add(options)

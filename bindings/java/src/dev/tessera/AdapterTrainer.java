@@ -115,10 +115,13 @@ public final class AdapterTrainer extends Handle {
     }
   }
 
-  /** Adds the adapter of a checkpoint, with its optimizer state and step. */
-  public long load(Path folder) {
+  /**
+   * Adds the adapter of a checkpoint, with its optimizer state and step; with the option optimizer 0 its values alone, of any
+   * optimizer, from step 0. options may be null.
+   */
+  public long load(Path folder, Map<String, ?> options) {
     byte[] name = Text.path("folder", folder);
-    return number(null, (c, set, out) -> Raw.tsr_adapter_trainer_load(c, name, out));
+    return number(options, (c, set, out) -> Raw.tsr_adapter_trainer_load(c, name, set, out));
   }
 
   /** The model with an adapter's present values. */
