@@ -3,6 +3,7 @@ package tessera
 import (
 	"context"
 	"encoding/json"
+	"math"
 
 	"tessera.dev/tessera/raw"
 )
@@ -101,11 +102,23 @@ func (t *AdapterTrainer) CancelPass(pass int64) error {
 type Pass struct {
 	Number, Adapter int64
 	Kind            string  // forward, forward_backward, backward or update
-	Loss            float64 // of its rows; of an update, of all rows since the last one
+	Loss            float64 // of its rows; of an update, of all rows since the last one; NaN where it is not finite
 	Step            int64   // of an update, as GradNorm and LR
 	GradNorm, LR    float64
 	Logprobs        []float32 // of the labels of its batch
 	Err             error
+}
+
+// number is a number of the library's JSON, in which one that is not finite is null.
+type number float64
+
+// UnmarshalJSON reads null as NaN.
+func (n *number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
 }
 
 // Next computes until a pass is finished; nil: none waits. The context's end ends the run in progress, and loses all values.
@@ -121,9 +134,9 @@ func (t *AdapterTrainer) Next(ctx context.Context) (*Pass, error) {
 	var read struct {
 		Pass, Adapter int64
 		Kind          string
-		Loss, LR      float64
+		Loss, LR      number
 		Step          int64
-		GradNorm      float64 `json:"grad_norm"`
+		GradNorm      number `json:"grad_norm"`
 		Error         *struct {
 			Code    Code
 			Message string
@@ -132,8 +145,8 @@ func (t *AdapterTrainer) Next(ctx context.Context) (*Pass, error) {
 	if err := json.Unmarshal([]byte(found), &read); err != nil {
 		return nil, &Error{Code: Internal, Message: err.Error()}
 	}
-	pass := &Pass{Number: read.Pass, Adapter: read.Adapter, Kind: read.Kind, Loss: read.Loss, Step: read.Step,
-		GradNorm: read.GradNorm, LR: read.LR}
+	pass := &Pass{Number: read.Pass, Adapter: read.Adapter, Kind: read.Kind, Loss: float64(read.Loss), Step: read.Step,
+		GradNorm: float64(read.GradNorm), LR: float64(read.LR)}
 	if read.Error != nil {
 		pass.Err = &Error{Code: read.Error.Code, Message: read.Error.Message}
 		return pass, nil

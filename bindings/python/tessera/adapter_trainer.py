@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import array
 import json
+import math
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 from . import arguments, raw
@@ -23,12 +24,18 @@ class Pass(NamedTuple):
     number: int
     adapter: int
     kind: str  # forward, forward_backward, backward or update
-    loss: float | None  # of its rows; of an update, of all rows since the last one; None where it is not finite
+    loss: float | None  # of its rows; of an update, of all rows since the last one; nan where it is not finite; None of forward
     step: int | None  # of an update, as grad_norm and lr
     grad_norm: float | None
     lr: float | None
     logprobs: array.array[float]  # of the labels of its batch
     error: TesseraError | None  # why it failed, which leaves other adapters alone
+
+
+def _number(done: dict[str, Any], name: str) -> float | None:
+    """A number of a result, in which one that is not finite is null."""
+    value = done.get(name)
+    return math.nan if value is None and name in done else value
 
 
 class AdapterTrainer(Handle):
@@ -96,8 +103,8 @@ class AdapterTrainer(Handle):
             done = json.loads(found)
             items = arguments.counted("f", lambda items: raw.tsr_adapter_trainer_logprobs(c, items))
         error = done.get("error")
-        return Pass(done["pass"], done["adapter"], done["kind"], done.get("loss"), done.get("step"), done.get("grad_norm"),
-                    done.get("lr"), items, error and error_of(error["code"], error["message"]))
+        return Pass(done["pass"], done["adapter"], done["kind"], _number(done, "loss"), done.get("step"),
+                    _number(done, "grad_norm"), _number(done, "lr"), items, error and error_of(error["code"], error["message"]))
 
     def finished(self) -> Iterator[Pass]:
         """The results of all passes that wait."""

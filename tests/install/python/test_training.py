@@ -1,6 +1,7 @@
 """Training, planning and the low level: steps, checkpoints, adapters, cancels, interrupts, programs."""
 import gzip
 import json
+import math
 import os
 import threading
 import unittest
@@ -294,6 +295,14 @@ class Training(unittest.TestCase):
                     if len(order) == 2:
                         trainer.save(adapters[0], checkpoint)
                         trainer.drop(adapters[1])
+                        bare = trainer.load(checkpoint, optimizer=False)
+                        self.assertEqual(trainer.report()["adapters"][-1]["step"], 0)
+                        huge = tessera.Batch(ids, ids[1:] + [-1], 8, weights=[3e38] * 8)
+                        trainer.forward_backward(bare, huge)
+                        trainer.forward(bare, rows[1])
+                        self.assertTrue(math.isnan(trainer.next().loss))
+                        self.assertIsNone(trainer.next().loss)
+                        trainer.drop(bare)
                         again = trainer.load(checkpoint)
                         self.assertEqual(trainer.report()["adapters"][-1]["step"], 1)
                         number = trainer.backward(again, rows[1], [0.5] * rows[1].count)
