@@ -22,10 +22,14 @@ struct TokenBatch {
   const float* weights = nullptr;
   const float* sampler_logprobs = nullptr;
   const float* advantages = nullptr;
-  // [rows], for trainers with slots for adapters: slot of the row, factor of its adapter, factor on its loss.
+  // [rows], for trainers with slots for adapters: slot of the row, factor of its adapter, factor on its loss; of dropout the
+  // seed, the row's number in its adapter's batch, and the adapter's rate.
   const int32_t* slots = nullptr;
   const float* factors = nullptr;
   const float* row_scales = nullptr;
+  const int64_t* dropout_seeds = nullptr;
+  const int64_t* row_numbers = nullptr;
+  const double* dropout_rates = nullptr;
 };
 
 // Number of elements of each array.

@@ -36,6 +36,12 @@ uint64_t random_key(uint64_t seed, std::string_view name) {
   return random_bits(seed, hash);
 }
 
+uint64_t seed_of_batch(uint64_t seed, uint64_t number) { return random_bits(seed, number) >> 33; }
+
+uint64_t number_of_part(int64_t step, int64_t part) {
+  return static_cast<uint64_t>(step) + (static_cast<uint64_t>(part) << 32);
+}
+
 Result<HostTensor> draw(const Initializer& initializer, const TensorType& type, uint64_t seed,
                         std::string_view name) {
   const bool known = type.dtype == DType::kF32 || type.dtype == DType::kF64 || type.dtype == DType::kF16 ||

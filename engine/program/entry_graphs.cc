@@ -157,16 +157,13 @@ Result<Graph> with_slots(const Graph& forward, const TrainerSettings& settings) 
     weights.push_back(*found);
   }
   if (weights.empty()) weights = adaptable_weights(forward);
-  return with_adapter_slots(forward, weights, {.slots = settings.adapters, .rank = settings.adapter_rank});
+  return with_adapter_slots(forward, weights, {.slots = settings.adapters, .rank = settings.adapter_rank, .dropout = settings.adapter_dropout});
 }
 
 // `loss`: of accumulations; nullopt: of a whole step.
 Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::optional<TokenLoss> loss,
                                   const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
-  if (settings.adapters > 0) {
-    TSR_ASSIGN_OR_RETURN(logical.graph, with_slots(logical.graph, settings));
-  }
   const Graph& forward = logical.graph;
   Graph with_loss = forward;
   if (settings.dropout > 0 && !has_dropout(forward))
@@ -174,6 +171,9 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
                   format("option 'dropout' is {}, the model has no dropout op", settings.dropout));
   if (has_dropout(forward) && settings.dropout >= 0) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_dropout(forward, settings.dropout));
+  }
+  if (settings.adapters > 0) {
+    TSR_ASSIGN_OR_RETURN(with_loss, with_slots(with_loss, settings));
   }
   TSR_RETURN_IF_ERROR(train_only(with_loss, settings.trained));
   TSR_RETURN_IF_ERROR(freeze(with_loss, settings.frozen));

@@ -98,14 +98,17 @@ void read_losses(OptionReader& reader, TrainerSettings& settings) {
 // Reads the slots for adapters.
 void read_adapter_slots(OptionReader& reader, TrainerSettings& settings) {
   settings.adapters = reader.i64("adapters", 0, 0, 1 << 12);
-  const bool has_more = reader.has("adapter_rank") || reader.has("adapter_weights");
+  const bool has_more = reader.has("adapter_rank") || reader.has("adapter_weights") || reader.has("adapter_dropout");
   settings.adapter_rank = reader.i64("adapter_rank", settings.adapter_rank, 1, 1 << 16);
   settings.adapter_pattern = reader.text("adapter_weights");
+  settings.adapter_dropout = reader.flag("adapter_dropout", false);
   const auto refuse = [&](const std::string& message) {
     reader.fail(Status(StatusCode::kInvalidArgument, "trainer: " + message));
   };
   if (settings.adapters == 0) {
-    if (has_more) refuse("options 'adapter_rank' and 'adapter_weights' are of adapters side by side: wanted option 'adapters', too");
+    if (has_more)
+      refuse("options 'adapter_rank', 'adapter_weights' and 'adapter_dropout' are of adapters side by side: wanted option "
+             "'adapters', too");
     return;
   }
   if (settings.losses.empty()) refuse("option 'adapters' is of steps in parts: wanted option 'losses', too");

@@ -49,6 +49,7 @@ struct TrainerSettings {
   std::vector<TokenLoss> losses;  // of partial steps (tsr_trainer_forward_backward); empty: whole steps only
   bool batch_segments = false;    // partial steps accept several documents per row
   int64_t adapters = 0, adapter_rank = 16;      // slots for adapters that train side by side (graph/transform/adapter_slots.h)
+  bool adapter_dropout = false;                 // they may have dropout
   std::string adapter_pattern;                      // the weights that they may change, as in add_adapters
   std::vector<std::string> adapter_weights;     // their names; empty: all that may have adapters
   std::optional<PreferenceOptions> preference;  // the loss of whole steps; nullopt: a token loss

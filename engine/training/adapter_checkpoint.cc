@@ -1,6 +1,7 @@
 // AdapterTrainer::save and load: checkpoints of one adapter, as a trainer of the model with that adapter alone writes them, so
 // that either reads what the other wrote.
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "engine/model/adapters.h"
@@ -20,6 +21,14 @@ std::string value_of(const CheckpointInfo& info, const std::string& key) {
 
 bool is_of_slots(const std::string& name) {
   return name.find(kAdapterA) != name.npos || name.find(kAdapterB) != name.npos;
+}
+
+// The seed of dropout, which goes on with the step.
+std::optional<uint64_t> seed_of(const CheckpointInfo& info) {
+  const std::string text = value_of(info, "seed");
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(seed) : std::nullopt;
 }
 
 bool is_gradient(const std::string& name) { return name.ends_with(".grad"); }
@@ -53,6 +62,7 @@ Status AdapterTrainer::save(int64_t adapter, const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(CheckpointInfo info, trainer_->checkpoint_to_write(true));
   Trainer::forget_plan(info.values);  // it is of all slots
   info.step = tenant->step;
+  info.values["seed"] = to_text(tenant->seed);
   const std::optional<AdapterSummary> summary = adapter_summary(tenant->adapter.model().graph());
   info.values["adapter_rank"] = to_text(summary->rank);
   info.values["adapter_alpha"] = to_text(summary->alpha);
@@ -90,7 +100,7 @@ Result<int64_t> AdapterTrainer::load(const std::string& folder, bool optimizer) 
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<SharedModel> adapted,
                        add_adapters_without_values(*trainer_->model(), options));
   const TrainerSettings& settings = trainer_->settings();
-  TSR_ASSIGN_OR_RETURN(SlotAdapter made, SlotAdapter::create(adapted, settings.adapter_rank, settings.adapter_weights));
+  TSR_ASSIGN_OR_RETURN(SlotAdapter made, SlotAdapter::create(adapted, settings));
   TSR_RETURN_IF_ERROR(trainer_->check_same_base(info));
   std::vector<std::pair<std::string, HostTensor>> values;  // read whole before a slot changes
   for (const auto& [name, type] : made.values(slot_tensors())) {
@@ -102,7 +112,8 @@ Result<int64_t> AdapterTrainer::load(const std::string& folder, bool optimizer) 
                                                          to_text(type)));
     values.emplace_back(name, std::move(value));
   }
-  TSR_ASSIGN_OR_RETURN(const int64_t adapter, settle(std::move(made), optimizer ? info.step : 0));
+  TSR_ASSIGN_OR_RETURN(const int64_t adapter,
+                       settle(std::move(made), optimizer ? info.step : 0, seed_of(info).value_or(settings.seed)));
   const Tenant& tenant = tenants_.at(adapter);
   for (const auto& [name, value] : values) {
     const Status written = tenant.adapter.write(trainer_->runner().session(), tenant.slot, name, value);

@@ -53,7 +53,7 @@ QueuedBatch QueuedBatch::copy_of(const TokenBatch& batch, std::span<const float>
   return made;
 }
 
-void SharedRows::add(const AdapterPass& pass, int64_t count, int32_t slot, double factor) {
+void SharedRows::add(const AdapterPass& pass, int64_t count, const RowAdapter& adapter) {
   const QueuedBatch& batch = pass.batch;
   has_weights_ = has_weights_ || !batch.weights.empty();
   has_ratio_ = has_ratio_ || !batch.sampler_logprobs.empty();
@@ -72,9 +72,12 @@ void SharedRows::add(const AdapterPass& pass, int64_t count, int32_t slot, doubl
     append(sampler_logprobs_, batch.sampler_logprobs, always(0.0f), always(0.0f));
     append(advantages_, batch.advantages, always(0.0f), always(0.0f));
     append(gradients_, batch.gradients, always(0.0f), always(0.0f));
-    slots_.push_back(slot);
-    factors_.push_back(static_cast<float>(factor));
+    slots_.push_back(adapter.slot);
+    factors_.push_back(static_cast<float>(adapter.factor));
     scales_.push_back(static_cast<float>(pass.scale));
+    seeds_.push_back(static_cast<int64_t>(pass.seed));
+    numbers_.push_back(row);
+    rates_.push_back(adapter.dropout);
     ++rows_;
   }
 }
@@ -88,6 +91,9 @@ TokenBatch SharedRows::view() const {
   batch.slots = slots_.data();
   batch.factors = factors_.data();
   batch.row_scales = scales_.data();
+  batch.dropout_seeds = seeds_.data();
+  batch.row_numbers = numbers_.data();
+  batch.dropout_rates = rates_.data();
   return batch;
 }
 

@@ -34,6 +34,7 @@ struct AdapterPass {
   double lr = 0;     // of an update; negative: the schedule's
   UpdateSettings update = {};
   int64_t done = 0;  // rows
+  uint64_t seed = 0;  // of dropout, since its first rows were taken
   double value = 0;  // the loss of these rows
   std::vector<float> logprobs = {};
 
@@ -59,13 +60,19 @@ struct FinishedPass {
 // The text of tsr_adapter_trainer_next.
 std::string to_json(const FinishedPass& pass);
 
+// RowAdapter: what rows have from their adapter.
+struct RowAdapter {
+  int32_t slot = 0;
+  double factor = 1, dropout = 0;
+};
+
 // SharedRows: rows of passes in one batch, filled up to equal length.
 class SharedRows {
  public:
   explicit SharedRows(int64_t seq) : seq_(seq) {}
 
   // Appends `count` rows of a pass after those that are done.
-  void add(const AdapterPass& pass, int64_t count, int32_t slot, double factor);
+  void add(const AdapterPass& pass, int64_t count, const RowAdapter& adapter);
   TokenBatch view() const;
   std::span<const float> gradients() const { return gradients_; }
 
@@ -75,6 +82,8 @@ class SharedRows {
   bool has_weights_ = false, has_ratio_ = false, has_segments_ = false;
   std::vector<int32_t> tokens_, labels_, positions_, segments_, slots_;
   std::vector<float> weights_, sampler_logprobs_, advantages_, gradients_, factors_, scales_;
+  std::vector<int64_t> seeds_, numbers_;
+  std::vector<double> rates_;
 };
 
 }  // namespace tessera

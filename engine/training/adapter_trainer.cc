@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/model/adapters.h"
+#include "engine/model/initialize.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/transform/row_adapters.h"
@@ -68,12 +69,12 @@ Result<int32_t> AdapterTrainer::free_slot() const {
                               trainer_->settings().adapters));
 }
 
-Result<int64_t> AdapterTrainer::settle(SlotAdapter adapter, int64_t step) {
+Result<int64_t> AdapterTrainer::settle(SlotAdapter adapter, int64_t step, uint64_t seed) {
   TSR_RETURN_IF_ERROR(trainer_->check_values());
   TSR_ASSIGN_OR_RETURN(const int32_t slot, free_slot());
   TSR_RETURN_IF_ERROR(adapter.write_first(trainer_->runner().session(), slot, slot_tensors()));
   const int64_t number = next_adapter_++;
-  tenants_.emplace(number, Tenant{.slot = slot, .adapter = std::move(adapter), .step = step});
+  tenants_.emplace(number, Tenant{.slot = slot, .adapter = std::move(adapter), .step = step, .seed = seed});
   turns_.join(number);
   return number;
 }
@@ -81,20 +82,20 @@ Result<int64_t> AdapterTrainer::settle(SlotAdapter adapter, int64_t step) {
 Result<int64_t> AdapterTrainer::add(const Options& given) {
   Options options = given;
   const TrainerSettings& settings = trainer_->settings();
-  uint64_t seed = given.contains("seed") ? 0 : trainer_->parameter_seed();
+  uint64_t seed = trainer_->parameter_seed(), dropout_seed = settings.seed;  // as an ordinary trainer has them
   if (const auto found = options.find("seed"); found != options.end()) {
     OptionReader reader(options, "adapter");
     for (const auto& [key, value] : options) reader.accept({key});
-    seed = static_cast<uint64_t>(reader.i64("seed", 0));
+    seed = dropout_seed = static_cast<uint64_t>(reader.i64("seed", 0));
     TSR_RETURN_IF_ERROR(reader.finish());
     options.erase(found);
   }
   options.emplace("rank", std::min<int64_t>(16, settings.adapter_rank));
   if (!options.contains("on")) options.emplace("on", join(settings.adapter_weights, ","));
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<SharedModel> adapted, add_adapters(*trainer_->model(), options));
-  TSR_ASSIGN_OR_RETURN(SlotAdapter adapter, SlotAdapter::create(adapted, settings.adapter_rank, settings.adapter_weights));
+  TSR_ASSIGN_OR_RETURN(SlotAdapter adapter, SlotAdapter::create(adapted, settings));
   adapter.set_seed(seed);
-  return settle(std::move(adapter), 0);
+  return settle(std::move(adapter), 0, dropout_seed);
 }
 
 Status AdapterTrainer::drop(int64_t adapter) {
@@ -199,6 +200,7 @@ Result<FinishedPass> AdapterTrainer::updated(Tenant& tenant) {
   if (tenant.batches == 0)
     return Status(StatusCode::kFailedPrecondition, "no gradients wait for an update: a pass with a loss comes first");
   const int64_t batches = std::exchange(tenant.batches, 0), labels = std::exchange(tenant.labels, 0);
+  tenant.parts = 0;
   StepInfo info{.step = tenant.step + 1, .loss = std::exchange(tenant.loss, 0)};
   info.lr = pass.lr < 0 ? trainer_->settings().rate.at(info.step) : pass.lr;
   if (labels == 0) {
@@ -242,8 +244,12 @@ void AdapterTrainer::run_rows(const AdapterPass& first) {
   int64_t seq = 0;
   for (const auto& [adapter, rows] : shares) seq = std::max(seq, waiting(adapter)->batch.seq);
   SharedRows all(seq);
-  for (const auto& [adapter, rows] : shares)
-    all.add(*waiting(adapter), rows, tenants_.at(adapter).slot, tenants_.at(adapter).adapter.factor());
+  for (const auto& [adapter, rows] : shares) {
+    Tenant& tenant = tenants_.at(adapter);
+    AdapterPass& pass = tenant.passes.front();
+    if (pass.done == 0) pass.seed = seed_of_batch(tenant.seed, number_of_part(tenant.step, tenant.parts));
+    all.add(pass, rows, {tenant.slot, tenant.adapter.factor(), tenant.adapter.dropout()});
+  }
   const Result<LossValue> value = run(first, all);
   ++runs_;
   size_t row = 0;
@@ -265,6 +271,7 @@ void AdapterTrainer::run_rows(const AdapterPass& first) {
 void AdapterTrainer::take_rows(Tenant& tenant, int64_t rows, const LossValue& value, size_t first, int64_t seq) {
   AdapterPass& pass = tenant.passes.front();
   const bool adds = adds_gradients(pass.kind);
+  if (adds && pass.done == 0) ++tenant.parts;
   double loss = 0;
   for (size_t row = first; row < first + static_cast<size_t>(rows); ++row) {
     if (adds) loss += static_cast<double>(value.row_losses[row]);
@@ -310,6 +317,7 @@ std::string AdapterTrainer::report_json() {
                         {"slot", tenant.slot},
                         {"rank", tenant.adapter.rank()},
                         {"factor", tenant.adapter.factor()},
+                        {"dropout", tenant.adapter.dropout()},
                         {"step", tenant.step},
                         {"passes", tenant.passes.size()},
                         {"forward_tokens", tenant.forward_tokens},

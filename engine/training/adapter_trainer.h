@@ -26,7 +26,7 @@ class AdapterTrainer {
   static Result<std::shared_ptr<AdapterTrainer>> create(std::shared_ptr<Runtime> runtime,
                                                         std::shared_ptr<SharedModel> model, const Options& options);
 
-  // Adds an adapter with the options of add_adapters, and `seed` of its first values. kBusy: all slots are taken.
+  // Adds an adapter with the options of add_adapters, and `seed` of its first values and of dropout. kBusy: all slots are taken.
   Result<int64_t> add(const Options& options);
   // Adds the adapter of a checkpoint, of `save` or of a trainer of a model with adapters, with its optimizer state and step,
   // or with new ones.
@@ -60,8 +60,9 @@ class AdapterTrainer {
     int32_t slot = 0;
     SlotAdapter adapter;
     int64_t step = 0;
-    // Since its last update.
-    int64_t batches = 0, labels = 0;
+    uint64_t seed = 0;  // of dropout
+    // Since its last update. `parts`: passes with gradients that were begun.
+    int64_t batches = 0, labels = 0, parts = 0;
     double loss = 0;
     int64_t forward_tokens = 0, trained_tokens = 0;  // of rows with padding
     std::deque<AdapterPass> passes = {};
@@ -70,7 +71,7 @@ class AdapterTrainer {
 
   Result<Tenant*> find(int64_t adapter);
   Result<int32_t> free_slot() const;
-  Result<int64_t> settle(SlotAdapter adapter, int64_t step);
+  Result<int64_t> settle(SlotAdapter adapter, int64_t step, uint64_t seed);
   Result<int64_t> queue(int64_t adapter, AdapterPass pass);
   // Runs the update that is a tenant's first pass.
   Result<FinishedPass> updated(Tenant& tenant);

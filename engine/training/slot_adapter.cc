@@ -21,17 +21,19 @@ Status unsupported(std::string message) {
                 "adapter: " + std::move(message) + " is not computed in slots: train it alone (tsr_trainer_new)");
 }
 
-Status check_form(const Adapter& adapter, int64_t capacity, std::span<const std::string> weights) {
+Status check_form(const Adapter& adapter, const TrainerSettings& slots) {
   if (adapter.is_table) return unsupported(format("'{}', of a table,", adapter.a));
   if (!adapter.magnitude.empty()) return unsupported(format("the magnitudes (DoRA) '{}'", adapter.magnitude));
   if (!adapter.bias.empty()) return unsupported(format("the bias '{}'", adapter.bias));
   if (!adapter.a0.empty()) return unsupported(format("the start (PiSSA) '{}'", adapter.a0));
-  if (adapter.dropout > 0) return unsupported(format("dropout {}", adapter.dropout));
-  if (std::ranges::find(weights, adapter.weight) == weights.end())
+  if (adapter.dropout > 0 && !slots.adapter_dropout)
+    return refuse(format("its dropout is {}, slots have no room for dropout: wanted the trainer's option adapter_dropout 1",
+                         adapter.dropout));
+  if (std::ranges::find(slots.adapter_weights, adapter.weight) == slots.adapter_weights.end())
     return refuse(format("'{}' has no slots: name it in the trainer's option adapter_weights", adapter.weight));
-  if (adapter.rank > capacity)
+  if (adapter.rank > slots.adapter_rank)
     return refuse(format("its rank for '{}' is {}, slots have room for {}: raise the trainer's option adapter_rank",
-                         adapter.weight, adapter.rank, capacity));
+                         adapter.weight, adapter.rank, slots.adapter_rank));
   return {};
 }
 
@@ -39,11 +41,10 @@ HostTensor zeros(const TensorType& type) { return HostTensor::zeros(type, nullpt
 
 }  // namespace
 
-Result<SlotAdapter> SlotAdapter::create(std::shared_ptr<SharedModel> adapted, int64_t capacity,
-                                        std::span<const std::string> weights) {
+Result<SlotAdapter> SlotAdapter::create(std::shared_ptr<SharedModel> adapted, const TrainerSettings& slots) {
   SlotAdapter made;
   made.adapted_ = std::move(adapted);
-  made.capacity_ = capacity;
+  made.capacity_ = slots.adapter_rank;
   made.seed_ = made.adapted_->seed();
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(made.adapted_->graph()));
   const std::vector<Adapter> all = find_adapters(logical.graph);
@@ -52,11 +53,14 @@ Result<SlotAdapter> SlotAdapter::create(std::shared_ptr<SharedModel> adapted, in
     if (logical.graph.tensor(id).trainable && !is_adapter_name(logical.graph.tensor(id).name))
       return unsupported(format("'{}', which trains in full,", logical.graph.tensor(id).name));
   made.factor_ = all.front().factor;
+  made.dropout_ = all.front().dropout;
   for (const Adapter& it : all) {
-    TSR_RETURN_IF_ERROR(check_form(it, capacity, weights));
+    TSR_RETURN_IF_ERROR(check_form(it, slots));
     if (it.factor != made.factor_)
       return unsupported(format("a factor of {} for '{}' and of {} for '{}'", it.factor, it.weight, made.factor_,
                                 all.front().weight));
+    if (it.dropout != made.dropout_)
+      return unsupported(format("dropout {} for '{}' and {} for '{}'", it.dropout, it.weight, made.dropout_, all.front().weight));
     for (const bool is_a : {true, false}) {
       const std::string& name = is_a ? it.a : it.b;
       if (made.matrices_.contains(name)) return unsupported(format("'{}', which several weights share,", name));

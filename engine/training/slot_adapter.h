@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/model/shared_model.h"
+#include "engine/settings/trainer_settings.h"
 #include "graph/base/result.h"
 #include "graph/host_tensor.h"
 #include "graph/transform/adapters.h"
@@ -19,13 +19,13 @@ namespace tessera {
 
 class SlotAdapter {
  public:
-  // `adapted`: the model with the adapter, and its first values; `capacity`: rank of the slots, `weights`: those with slots.
-  // kInvalidArgument for a rank above the slots', or a weight without one; kUnsupported for what slots do not compute: DoRA,
-  // biases, tables, starts (PiSSA), dropout, factors that differ between weights, other trained parameters.
-  static Result<SlotAdapter> create(std::shared_ptr<SharedModel> adapted, int64_t capacity,
-                                    std::span<const std::string> weights);
+  // `adapted`: the model with the adapter, and its first values; `slots`: settings of a trainer with slots. kInvalidArgument for
+  // a rank above the slots', a weight without one, and dropout where there is no room for it; kUnsupported for what slots do not
+  // compute: DoRA, biases, tables, starts (PiSSA), factors or dropout that differ between weights, other trained parameters.
+  static Result<SlotAdapter> create(std::shared_ptr<SharedModel> adapted, const TrainerSettings& slots);
 
   double factor() const { return factor_; }
+  double dropout() const { return dropout_; }
   int64_t rank() const;  // the largest
   const SharedModel& model() const { return *adapted_; }
   void set_seed(uint64_t seed) { seed_ = seed; }  // of first values
@@ -60,7 +60,7 @@ class SlotAdapter {
 
   std::shared_ptr<SharedModel> adapted_;
   int64_t capacity_ = 0;  // rank of the slots
-  double factor_ = 1;
+  double factor_ = 1, dropout_ = 0;
   uint64_t seed_ = 0;
   std::map<std::string, Matrix, std::less<>> matrices_;  // by name in the ordinary model
 };

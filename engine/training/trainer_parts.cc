@@ -139,22 +139,22 @@ Status Trainer::feed_slots(std::string_view entry, const TokenBatch& batch) {
     return Status(StatusCode::kFailedPrecondition,
                   "this trainer has slots for adapters, and a batch without them changes none: wanted "
                   "tsr_adapter_trainer_new in place of tsr_trainer_new");
-  const auto seq = static_cast<size_t>(settings_.seq);
-  std::vector<int32_t> slots(static_cast<size_t>(settings_.batch) * seq, -1);
-  std::vector<float> factors(slots.size()), scales(static_cast<size_t>(settings_.batch));
-  for (size_t row = 0; row < static_cast<size_t>(batch.rows); ++row) {
-    std::fill_n(slots.begin() + static_cast<ptrdiff_t>(row * seq), batch.seq, batch.slots[row]);
-    std::fill_n(factors.begin() + static_cast<ptrdiff_t>(row * seq), batch.seq, batch.factors[row]);
-    scales[row] = batch.row_scales[row];
-  }
-  const Shape tokens{settings_.batch, settings_.seq};
-  TSR_RETURN_IF_ERROR(running_->feed(entry, kAdapterInput,
-                                     HostTensor{{DType::kI32, tokens}, std::as_bytes(std::span(slots)), nullptr}));
-  TSR_RETURN_IF_ERROR(running_->feed(entry, kAdapterFactor,
-                                     HostTensor{{DType::kF32, tokens}, std::as_bytes(std::span(factors)), nullptr}));
-  if (!running_->has_input(entry, kRowScale)) return {};
-  return running_->feed(entry, kRowScale,
-                        HostTensor{{DType::kF32, {settings_.batch}}, std::as_bytes(std::span(scales)), nullptr});
+  const Shape rows{settings_.batch}, tokens{settings_.batch, settings_.seq};
+  // The batch gives one value for all tokens of a row.
+  const auto feed = [&]<class T>(std::string_view input, const TensorType& type, const T* given, T padding) -> Status {
+    if (!running_->has_input(entry, input)) return {};
+    const int64_t width = type.shape.rank() == 1 ? 1 : type.shape[1];
+    std::vector<T> values(static_cast<size_t>(settings_.batch * width), padding);
+    for (int64_t row = 0; row < batch.rows; ++row)
+      std::fill_n(values.begin() + row * width, std::min(width, batch.seq), given[row]);
+    return running_->feed(entry, input, HostTensor{type, std::as_bytes(std::span(values)), nullptr});
+  };
+  TSR_RETURN_IF_ERROR(feed(kAdapterInput, {DType::kI32, tokens}, batch.slots, int32_t{-1}));
+  TSR_RETURN_IF_ERROR(feed(kAdapterFactor, {DType::kF32, tokens}, batch.factors, 0.0f));
+  TSR_RETURN_IF_ERROR(feed(kRowScale, {DType::kF32, rows}, batch.row_scales, 0.0f));
+  TSR_RETURN_IF_ERROR(feed(kDropoutSeed, {DType::kI64, rows}, batch.dropout_seeds, int64_t{0}));
+  TSR_RETURN_IF_ERROR(feed(kDropoutRow, {DType::kI64, rows}, batch.row_numbers, int64_t{0}));
+  return feed(kDropoutRate, {DType::kF64, rows}, batch.dropout_rates, 0.0);
 }
 
 // Values of labels without weight are replaced by 0.
@@ -196,10 +196,8 @@ Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const
   return {};
 }
 
-// The seed of dropout and stochastic rounding has 31 bits, which every seed type holds exactly.
 Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
-  const uint64_t seed = random_bits(settings_.seed, number) >> 33;
-  return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
+  return running_->feed_scalar(entry, "seed", static_cast<double>(seed_of_batch(settings_.seed, number)));
 }
 
 // Feeds the step number, the learning rate and the optimizer's settings, as far as the entry reads them. A non-finite loss
@@ -216,9 +214,7 @@ Status Trainer::feed_update(std::string_view entry, const StepInfo& info, const 
 
 // The report excludes partial steps as it does evaluations.
 Status Trainer::run_part(std::string_view entry) {
-  // The first part uses the seed of a whole step, further parts their own.
-  TSR_RETURN_IF_ERROR(
-      feed_seed(entry, static_cast<uint64_t>(step_) + (static_cast<uint64_t>(accumulated_) << 32)));
+  TSR_RETURN_IF_ERROR(feed_seed(entry, number_of_part(step_, accumulated_)));
   const int64_t before = running_->session().allocations();
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(running_->run(entry));

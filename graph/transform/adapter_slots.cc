@@ -1,5 +1,6 @@
 #include "graph/transform/adapter_slots.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "graph/transform/adapters.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
+#include "graph/transform/prune.h"
 #include "graph/transform/row_adapters.h"
 
 namespace tessera {
@@ -38,6 +40,31 @@ Status check_product(const Graph& forward, const Node& node, const Shape& tokens
                        weight.name, to_text(forward.type(node.inputs[0]))));
 }
 
+// Copies a dropout of the model as one of rows, which have seeds of their own.
+Status copy_dropout(GraphCopy& copy, const Node& node, const Shape& tokens, const RowInputs& rows) {
+  const TensorId x = copy.mapped(node.inputs[0]);
+  const double p = attr_f64(node.attrs, "p");
+  if (p == 0) {
+    copy.replace(node.outputs[0], x);
+    return {};
+  }
+  const Shape& shape = copy.graph().type(x).shape;
+  if (shape.rank() != tokens.rank() + 1 || Shape(shape.dims().first(static_cast<size_t>(tokens.rank()))) != tokens)
+    return Status(StatusCode::kUnsupported,
+                  format("adapters of slots: the model drops out of {}, wanted [B, T, K], the tokens of rows: choose option dropout 0",
+                         to_text(copy.graph().type(x))));
+  copy.graph().set_scope(node.scope);
+  TSR_ASSIGN_OR_RETURN(const TensorId dropped, copy.graph().add("row_dropout", {x, rows.seed, rows.row},
+                                                                {{"p", p}, {"salt", attr_i64(node.attrs, "salt")}}));
+  copy.graph().set_scope("");
+  copy.replace(node.outputs[0], dropped);
+  return {};
+}
+
+bool has_noise(const Graph& forward) {
+  return std::ranges::any_of(forward.nodes(), [](const Node& node) { return node.op->is_noise; });
+}
+
 bool is_kept(const Tensor& tensor) {
   return tensor.kind == TensorKind::kParameter || tensor.kind == TensorKind::kState;
 }
@@ -53,10 +80,20 @@ Result<Graph> with_adapter_slots(const Graph& forward, std::span<const TensorId>
   const Shape shape = forward.type(*tokens).shape;
   const DType dtype = forward.type(weights[0]).dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   GraphCopy copy(forward);
-  TSR_ASSIGN_OR_RETURN(const TensorId adapter, copy.graph().add_tensor(std::string(kAdapterInput), {DType::kI32, shape},
-                                                                        TensorKind::kInput));
-  TSR_ASSIGN_OR_RETURN(const TensorId factor, copy.graph().add_tensor(std::string(kAdapterFactor), {dtype, shape},
-                                                                       TensorKind::kInput));
+  const auto add_input = [&](std::string_view name, DType type, const Shape& of) {
+    return copy.graph().add_tensor(std::string(name), {type, of}, TensorKind::kInput);
+  };
+  RowInputs rows;
+  TSR_ASSIGN_OR_RETURN(rows.adapter, add_input(kAdapterInput, DType::kI32, shape));
+  TSR_ASSIGN_OR_RETURN(rows.factor, add_input(kAdapterFactor, dtype, shape));
+  if (options.dropout || has_noise(forward)) {
+    TSR_ASSIGN_OR_RETURN(rows.seed, add_input(kDropoutSeed, DType::kI64, {shape[0]}));
+    TSR_ASSIGN_OR_RETURN(rows.row, add_input(kDropoutRow, DType::kI64, {shape[0]}));
+  }
+  if (options.dropout) {
+    TSR_ASSIGN_OR_RETURN(rows.rate, add_input(kDropoutRate, DType::kF64, {shape[0]}));
+  }
+  const std::vector<bool> of_noise = read_by_noise_alone(forward);
   RowAdapters adapters(forward, {.slots = options.slots,
                                  .rank = options.rank,
                                  .dtype = dtype,
@@ -66,16 +103,19 @@ Result<Graph> with_adapter_slots(const Graph& forward, std::span<const TensorId>
     const TensorId id{static_cast<uint32_t>(i)};
     const Tensor& tensor = forward.tensor(id);
     if (tensor.producer == kNoNode) {
+      if (of_noise[i] && tensor.kind == TensorKind::kInput) continue;
       TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
       if (tensor.kind == TensorKind::kParameter) copy.graph().set_trainable(copy.mapped(id), false);
     } else if (tensor.output_index == 0) {
       const Node& node = forward.node(tensor.producer);
-      if (!adapters.applies_to(node)) {
+      if (node.op->is_noise) {
+        TSR_RETURN_IF_ERROR(copy_dropout(copy, node, shape, rows));
+      } else if (adapters.applies_to(node)) {
+        TSR_RETURN_IF_ERROR(check_product(forward, node, shape));
+        TSR_RETURN_IF_ERROR(adapters.add_product(copy, tensor.producer, rows));
+      } else {
         TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
-        continue;
       }
-      TSR_RETURN_IF_ERROR(check_product(forward, node, shape));
-      TSR_RETURN_IF_ERROR(adapters.add_product(copy, tensor.producer, adapter, factor));
     }
   }
   for (const NamedTensor& output : forward.outputs())

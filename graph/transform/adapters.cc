@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/prune.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias",
                            kMagnitude = ".lora_magnitude", kA0 = ".lora_a0", kB0 = ".lora_b0";
 
-// The salt of the first adapter's dropout; a model's own salts are smaller.
+// Salts of adapters' dropouts are at least this; a model's own are smaller.
 constexpr int64_t kFirstSalt = int64_t{1} << 32;
 
 bool is_adapter(const Tensor& tensor) {
@@ -167,7 +168,7 @@ class Adapting {
     const Shape rank_rows{rank, columns}, rank_columns{rows, rank};
     const bool is_table = is_look_up(node);
     const bool transposed = !is_table && attr_i64(node.attrs, "trans_w") == 1;
-    const std::string a = placement.a.empty() ? stem + std::string(kA) : placement.a;
+    const std::string a = placement.a.empty() ? first_matrix_name(tensor.name) : placement.a;
     const auto type = [&](Shape shape) { return TensorType{tensor.type.dtype, std::move(shape)}; };
     const TensorType a_type = type(transposed ? rank_rows : rank_columns),
                      b_type = type(is_table     ? Shape{columns, rank}
@@ -224,7 +225,7 @@ class Adapting {
       TSR_ASSIGN_OR_RETURN(seed, graph.add_tensor("seed", {DType::kI64, {}}, TensorKind::kInput));
     }
     return graph.add("dropout", {x, *seed},
-                     {{"p", pair.placement->dropout}, {"salt", kFirstSalt + static_cast<int64_t>(pair.a)}});
+                     {{"p", pair.placement->dropout}, {"salt", adapter_dropout_salt(graph.tensor(pair.a).name)}});
   }
 
   // Computes the start: factor * A0 B0 x.
@@ -328,6 +329,14 @@ Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlaceme
 
 bool is_adapter_dropout(const Node& node) {
   return node.op->is_noise && attr_i64(node.attrs, "salt") >= kFirstSalt;
+}
+
+std::string first_matrix_name(std::string_view weight) { return stem_of(weight) + std::string(kA); }
+
+int64_t adapter_dropout_salt(std::string_view first_matrix) {
+  Hash hash;
+  hash.add(first_matrix);
+  return kFirstSalt + static_cast<int64_t>(hash.value() >> 11);  // below 2^53 + 2^32, which JSON's readers hold
 }
 
 bool is_adapter_name(std::string_view parameter) {

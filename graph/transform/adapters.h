@@ -74,6 +74,11 @@ std::vector<Adapter> find_adapters(const Graph& forward);
 // Returns whether a node is the dropout of an adapter, not of the model.
 bool is_adapter_dropout(const Node& node);
 
+// The name of a weight's first matrix, where its placement gives none, and the salt of the dropout of its operand, by that name:
+// what is dropped depends on no other adapter.
+std::string first_matrix_name(std::string_view weight);
+int64_t adapter_dropout_salt(std::string_view first_matrix);
+
 // Returns whether a parameter of that name belongs to an adapter.
 bool is_adapter_name(std::string_view parameter);
 

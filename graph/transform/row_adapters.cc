@@ -120,14 +120,22 @@ Result<RowAdapters::Factors> RowAdapters::factors_of(GraphCopy& copy, const Node
   return factors;
 }
 
-// [..., rank] of each token: a product, or rows of a table.
-Result<TensorId> RowAdapters::first_product(GraphCopy& copy, const Node& node, TensorId a, TensorId adapter) const {
-  if (!is_adapted_table(node)) return copy.graph().add("adapter_shrink", {copy.mapped(node.inputs[0]), a, adapter});
-  const auto ids = static_cast<size_t>(node.op->index.operand);
-  return copy.graph().add("adapter_rows", {copy.mapped(node.inputs[ids]), a, adapter});
+// [..., rank] of each token: a product, after dropout, or rows of a table, which has none.
+Result<TensorId> RowAdapters::first_product(GraphCopy& copy, const Node& node, TensorId a, const RowInputs& rows) const {
+  Graph& graph = copy.graph();
+  if (is_adapted_table(node)) {
+    const auto ids = static_cast<size_t>(node.op->index.operand);
+    return graph.add("adapter_rows", {copy.mapped(node.inputs[ids]), a, rows.adapter});
+  }
+  TensorId x = copy.mapped(node.inputs[0]);
+  if (rows.rate != kNoTensor) {
+    const int64_t salt = adapter_dropout_salt(first_matrix_name(forward_.tensor(weight_of(forward_, node)).name));
+    TSR_ASSIGN_OR_RETURN(x, graph.add("row_dropout", {x, rows.seed, rows.row, rows.rate}, {{"salt", salt}}));
+  }
+  return graph.add("adapter_shrink", {x, a, rows.adapter});
 }
 
-Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter, TensorId factor) {
+Status RowAdapters::add_product(GraphCopy& copy, NodeId id, const RowInputs& rows) {
   const Node& node = forward_.node(id);
   Graph& graph = copy.graph();
   TSR_ASSIGN_OR_RETURN(const Factors factors, factors_of(copy, node));
@@ -140,13 +148,13 @@ Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter, Te
   graph.set_scope(node.scope);
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> base,
                        graph.add_node(node.op->name, inputs, std::move(attrs)));
-  TSR_ASSIGN_OR_RETURN(TensorId low, first_product(copy, node, factors.a, adapter));
-  if (factor != kNoTensor) {
+  TSR_ASSIGN_OR_RETURN(TensorId low, first_product(copy, node, factors.a, rows));
+  if (rows.factor != kNoTensor) {
     const std::vector<int64_t> last = {graph.type(low).shape.rank() - 1};
-    TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {factor, low}, {{"axes", last}}));
+    TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {rows.factor, low}, {{"axes", last}}));
     TSR_ASSIGN_OR_RETURN(low, graph.add("mul", {low, everywhere}));
   }
-  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("adapter_expand", {low, factors.b, adapter, base[0]}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("adapter_expand", {low, factors.b, rows.adapter, base[0]}));
   std::vector<TensorId> results = {sum};
   if (activation != "none") {
     TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {sum}));

@@ -36,6 +36,14 @@ struct RowAdapterOptions {
   std::vector<TensorId> weights = {};    // empty: all that may have adapters
 };
 
+// RowInputs: what is told of tokens and rows, in the graph with adapters.
+struct RowInputs {
+  TensorId adapter = kNoTensor;  // i32, the slot of each token
+  TensorId factor = kNoTensor;   // of each token's adapter; kNoTensor: it is part of B
+  // Of dropout (graph/ops/dropout.cc), of each row. kNoTensor: there is none.
+  TensorId seed = kNoTensor, row = kNoTensor, rate = kNoTensor;
+};
+
 class RowAdapters {
  public:
   RowAdapters(const Graph& forward, const RowAdapterOptions& options);
@@ -43,9 +51,8 @@ class RowAdapters {
   bool applies_to(const Node& node) const;
   bool has_head() const { return head_ != kNoNode; }  // with `head`
   // Copies such a node, and adds the tokens' adapters to its result, before
-  // its activation. `adapter`: i32, the slot of each token, in the copy.
-  // `factor`: f32, of each token's adapter; kNoTensor: it is part of B.
-  Status add_product(GraphCopy& copy, NodeId id, TensorId adapter, TensorId factor = kNoTensor);
+  // its activation.
+  Status add_product(GraphCopy& copy, NodeId id, const RowInputs& rows);
 
  private:
   struct Factors {
@@ -53,7 +60,7 @@ class RowAdapters {
   };
   bool is_head(const Node& node) const;
   bool is_adapted_table(const Node& node) const;
-  Result<TensorId> first_product(GraphCopy& copy, const Node& node, TensorId a, TensorId adapter) const;
+  Result<TensorId> first_product(GraphCopy& copy, const Node& node, TensorId a, const RowInputs& rows) const;
   Result<Factors> factors_of(GraphCopy& copy, const Node& node);
 
   const Graph& forward_;

@@ -175,7 +175,7 @@ class ServingGraph {
   Status add_copy(NodeId id) {
     const Node& node = forward_.node(id);
     if (of_node_.adapter != kNoTensor && adapters_.applies_to(node))
-      return adapters_.add_product(copy_, id, of_node_.adapter);
+      return adapters_.add_product(copy_, id, {.adapter = of_node_.adapter});
     if (node.op->routing_scores >= 0) return copy_.copy_node(id, unbounded_routing(node));
     if (node.op->context.mixes_tokens)
       return add_mixing(id).with_context(format("{} '{}'", node.op->name, node.scope));

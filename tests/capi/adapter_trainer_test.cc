@@ -123,6 +123,16 @@ Values factors_of(const Model& model) {
   return all;
 }
 
+// The tenants with dropout: the first and the last.
+std::vector<Tenant> with_dropout() {
+  std::vector<Tenant> tenants = kTenants;
+  tenants.front().adapter.emplace_back("dropout", 0.3);
+  tenants.back().adapter.emplace_back("dropout", 0.6);
+  return tenants;
+}
+
+const std::vector<Setting> kRoomForDropout = {{"adapter_dropout", int64_t{1}}};
+
 // Three steps of some tenants, together.
 std::vector<Trained> train(Adapters& adapters, const std::vector<Tenant>& tenants) {
   std::vector<int64_t> numbers;
@@ -164,6 +174,40 @@ TEST_CASE("adapters side by side have the bits of each alone, on devices that do
   }
 }
 
+TEST_CASE("adapters side by side have dropout of their own, with the bits of each alone") {
+  const char* const dropping = "gpt2:L=2,C=32,H=4,V=64,T=16,dropout=0.2";  // the model, too
+  for (const Layout& layout : {Layout{}, Layout{"cpu:2", "tp=2"}, Layout{"cpu:2", "pp=2,mb=4"}, Layout{"cpu:1", "", dropping}}) {
+    INFO(layout.parallel, " ", layout.model);
+    std::vector<Tenant> tenants = with_dropout();
+    if (layout.model == dropping) tenants[1].adapter[1] = {"on", std::string("c_proj")};  // a module of its family
+    Adapters all(layout, kRoomForDropout);
+    const std::vector<Trained> together = train(all, tenants);
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+      Adapters one(layout, kRoomForDropout);
+      const Trained alone = train(one, {tenants[i]})[0];
+      CHECK(alone.results == together[i].results);
+      CHECK(alone.factors == together[i].factors);
+    }
+  }
+}
+
+TEST_CASE("dropout of an adapter in a slot is of its passes with gradients, each with its own, and of no other adapter") {
+  Adapters dropping({}, kRoomForDropout), sure;
+  const std::vector<Tenant> tenants = with_dropout();
+  const std::vector<Trained> with = train(dropping, tenants), without = train(sure, kTenants);
+  CHECK(with[0].factors != without[0].factors);
+  CHECK(with[1].factors == without[1].factors);  // its own dropout is 0
+  const int64_t adapter = 2;                     // number and seed of the last, whose B is not 0 any more
+  const Rows rows(3, 5);
+  const auto forward = [&] { return dropping.queue_forward(adapter, rows); };
+  const auto accumulate = [&] { return dropping.queue(adapter, rows, "cross_entropy"); };
+  const std::vector<int64_t> passes = {forward(), accumulate(), forward(), accumulate()};
+  std::map<int64_t, Result> found = dropping.finish();
+  CHECK(found[passes[0]].logprobs == found[passes[2]].logprobs);
+  CHECK(found[passes[0]].logprobs != found[passes[1]].logprobs);
+  CHECK(found[passes[1]].logprobs != found[passes[3]].logprobs);
+}
+
 TEST_CASE("adapters side by side are near each alone where the batch is split") {
   Adapters one;
   const std::vector<Trained> wanted = train(one, kTenants);
@@ -180,11 +224,12 @@ TEST_CASE("adapters side by side are near each alone where the batch is split") 
 TEST_CASE("an adapter in a slot trains as the model with it alone does, and either goes on from the other's checkpoint") {
   const Scratch scratch;
   const std::string of_slot = scratch / "slot", of_model = scratch / "model";
-  for (const char* description : {kModel, kTied}) {
+  for (const char* description : {kModel, "gpt2:L=2,C=32,H=4,V=64,T=16,dropout=0.1"}) {
     INFO(description);
-    const std::vector<Setting> adapter = {{"rank", int64_t{4}}, {"alpha", 8.0}};
+    std::vector<Setting> adapter = {{"rank", int64_t{4}}, {"alpha", 8.0}};
+    if (description != kModel) adapter.emplace_back("dropout", 0.25);
     const Rows rows(4);
-    Adapters adapters(Layout{"cpu:1", "", description}, {{"adapter_rank", int64_t{6}}});
+    Adapters adapters(Layout{"cpu:1", "", description}, {{"adapter_rank", int64_t{6}}, {"adapter_dropout", int64_t{1}}});
     std::vector<Setting> seeded = adapter;
     seeded.emplace_back("seed", int64_t{7});
     const int64_t number = adapters.add(seeded);
@@ -194,27 +239,32 @@ TEST_CASE("an adapter in a slot trains as the model with it alone does, and eith
     const Runtime runtime = capi_test::runtime();
     tsr_trainer* alone = nullptr;
     ok(tsr_trainer_new(runtime.get(), model.get(), nullptr,
-                       options({{"devices", std::string("cpu:1")}, {"batch", int64_t{4}}, {"seq", kSeq}, {"warmup", int64_t{0}},
-                                {"losses", std::string("cross_entropy")}, {"lr", 0.01}}).get(), &alone));
+                       options({{"devices", std::string("cpu:1")}, {"batch", int64_t{6}}, {"seq", kSeq}, {"warmup", int64_t{0}},
+                                {"seed", int64_t{7}}, {"losses", std::string("cross_entropy")}, {"lr", 0.01}}).get(), &alone));
     const Trainer trainer(alone);
-    const tsr_batch batch = rows.batch();
-    const auto compare = [&] {
+    const auto compare = [&](int64_t number) {
       ok(tsr_trainer_store(trainer.get(), model.get()));
       const Values wanted = factors_of(model), found = factors_of(adapters.model_of(number));
       REQUIRE(found.size() == wanted.size());
       // Sums of tokens in another order, of which AdamW's first steps are quotients.
       for (const auto& [name, values] : wanted) CHECK(largest_difference(found.at(name), values) < 1e-4);
     };
-    const auto step = [&] {
-      adapters.queue(number, rows, "cross_entropy", scale_of(rows));
-      adapters.update(number, {{"lr", 0.01}});
+    const auto step = [&](std::initializer_list<int64_t> numbers, std::initializer_list<Rows> parts) {
+      for (const int64_t it : numbers) {
+        for (const Rows& part : parts) adapters.queue(it, part, "cross_entropy", scale_of(part));
+        adapters.update(it, {{"lr", 0.01}});
+      }
       for (const auto& [pass, result] : adapters.finish()) CHECK(!result.json.contains("error"));
-      ok(tsr_trainer_forward_backward(trainer.get(), &batch, "cross_entropy", options({{"scale", scale_of(rows)}}).get(), nullptr,
-                                      nullptr, 0, nullptr));
+      for (const Rows& part : parts) {
+        const tsr_batch batch = part.batch();
+        ok(tsr_trainer_forward_backward(trainer.get(), &batch, "cross_entropy", options({{"scale", scale_of(part)}}).get(), nullptr,
+                                        nullptr, 0, nullptr));
+      }
       ok(tsr_trainer_optimizer_step(trainer.get(), options({{"lr", 0.01}}).get(), nullptr));
     };
-    for (int i = 0; i < 2; ++i) step();
-    compare();
+    step({number}, {rows});
+    step({number}, {rows, Rows(5, 8)});
+    compare(number);
     ok(tsr_adapter_trainer_save(adapters.trainer.get(), number, of_slot.c_str()));
     ok(tsr_trainer_save(trainer.get(), of_model.c_str()));
     int64_t again = -1, other = -1;
@@ -222,66 +272,16 @@ TEST_CASE("an adapter in a slot trains as the model with it alone does, and eith
     ok(tsr_adapter_trainer_load(adapters.trainer.get(), of_model.c_str(), nullptr, &other));
     CHECK(factors_of(adapters.model_of(again)) == factors_of(adapters.model_of(number)));
     CHECK(factors_of(adapters.model_of(other)) == factors_of(model));
-    ok(tsr_trainer_resume(trainer.get(), of_slot.c_str()));
+    ok(tsr_trainer_resume(trainer.get(), of_slot.c_str()));  // of batches of another size
     // The same step from the same state: the loaded adapter has the bits of the one that was saved.
-    const Rows more(3, 11);
-    for (const int64_t it : {number, again}) adapters.queue(it, more, "cross_entropy", scale_of(more)), adapters.update(it);
-    for (const auto& [pass, result] : adapters.finish()) CHECK(!result.json.contains("error"));
+    step({number, again}, {Rows(3, 11)});
     CHECK(factors_of(adapters.model_of(again)) == factors_of(adapters.model_of(number)));
+    compare(again);
     ok(tsr_adapter_trainer_drop(adapters.trainer.get(), other));
     ok(tsr_adapter_trainer_drop(adapters.trainer.get(), again));
   }
 }
 
-TEST_CASE("what fails for one adapter, or is dropped, leaves the bits of the others") {
-  Adapters quiet, loud;
-  const Trained alone = train(quiet, {kTenants[0]})[0];
-  const int64_t bad = loud.add(kTenants[2].adapter), gone = loud.add(kTenants[1].adapter);
-  const Rows rows(6, 21);
-  std::vector<int64_t> failed;
-  for (int i = 0; i < 2; ++i) {
-    loud.queue(bad, rows, "cross_entropy", 1e30);  // the square of its gradient is no f32
-    failed.push_back(loud.update(bad));
-  }
-  loud.queue(gone, rows, "ppo");
-  const int64_t cancelled = loud.queue_forward(bad, rows);
-  ok(tsr_adapter_trainer_cancel_pass(loud.trainer.get(), cancelled));
-  ok(tsr_adapter_trainer_drop(loud.trainer.get(), gone));
-  const Values before = factors_of(loud.model_of(bad));
-  const Trained found = train(loud, {kTenants[0]})[0];  // the bad one's passes wait, too
-  CHECK(found.factors == alone.factors);
-  CHECK(factors_of(loud.model_of(bad)) == before);
-  CHECK(loud.report()["adapters"].size() == 2);
-}
-
-TEST_CASE("adapters take turns by rows, and a batch is filled up") {
-  Adapters adapters;
-  const int64_t first = adapters.add({{"rank", int64_t{2}}}), second = adapters.add({{"rank", int64_t{2}}});
-  adapters.queue_forward(first, Rows(20, 1));
-  const int64_t shorter = adapters.queue_forward(second, Rows(2, 2));
-  const std::string done =
-      text([&](tsr_text** out) { return tsr_adapter_trainer_next(adapters.trainer.get(), out); });
-  CHECK(Json::parse(done)["pass"] == shorter);  // its two rows share the first batch of four
-  CHECK(adapters.report()["runs"] == 1);
-  adapters.finish();
-  CHECK(adapters.report()["runs"] == 6);  // 2 rows, then 18 in batches of 4
-  CHECK(adapters.report()["rows"] == 22);
-  CHECK(adapters.report()["queued_tokens"] == 0);
-}
-
-TEST_CASE("adapters side by side: what is refused, with what was found and wanted") {
-  Adapters adapters;
-  const int64_t adapter = adapters.add({});
-  const auto refused = [&](tsr_status* status, tsr_code code, const char* words) {
-    const Error error = take(status);
-    CAPTURE(error.message);
-    CHECK(error.code == code);
-    CHECK(error.message.find(words) != std::string::npos);
-  };
-  const auto add = [&](const std::vector<Setting>& settings) {
-    int64_t made = -1;
-    return tsr_adapter_trainer_add(adapters.trainer.get(), options(settings).get(), &made);
-  };
 TEST_CASE("an adapter's values alone are loaded, of any optimizer, with a new optimizer state") {
   const Scratch scratch;
   const std::string folder = scratch / "state", bare = scratch / "bare";
@@ -338,8 +338,58 @@ TEST_CASE("an adapter's values alone are loaded, of any optimizer, with a new op
   refused(load(bare, {{"optimiser", int64_t{0}}}), "optimiser");
 }
 
+TEST_CASE("what fails for one adapter, or is dropped, leaves the bits of the others") {
+  Adapters quiet, loud;
+  const Trained alone = train(quiet, {kTenants[0]})[0];
+  const int64_t bad = loud.add(kTenants[2].adapter), gone = loud.add(kTenants[1].adapter);
+  const Rows rows(6, 21);
+  std::vector<int64_t> failed;
+  for (int i = 0; i < 2; ++i) {
+    loud.queue(bad, rows, "cross_entropy", 1e30);  // the square of its gradient is no f32
+    failed.push_back(loud.update(bad));
+  }
+  loud.queue(gone, rows, "ppo");
+  const int64_t cancelled = loud.queue_forward(bad, rows);
+  ok(tsr_adapter_trainer_cancel_pass(loud.trainer.get(), cancelled));
+  ok(tsr_adapter_trainer_drop(loud.trainer.get(), gone));
+  const Values before = factors_of(loud.model_of(bad));
+  const Trained found = train(loud, {kTenants[0]})[0];  // the bad one's passes wait, too
+  CHECK(found.factors == alone.factors);
+  CHECK(factors_of(loud.model_of(bad)) == before);
+  CHECK(loud.report()["adapters"].size() == 2);
+}
+
+TEST_CASE("adapters take turns by rows, and a batch is filled up") {
+  Adapters adapters;
+  const int64_t first = adapters.add({{"rank", int64_t{2}}}), second = adapters.add({{"rank", int64_t{2}}});
+  adapters.queue_forward(first, Rows(20, 1));
+  const int64_t shorter = adapters.queue_forward(second, Rows(2, 2));
+  const std::string done =
+      text([&](tsr_text** out) { return tsr_adapter_trainer_next(adapters.trainer.get(), out); });
+  CHECK(Json::parse(done)["pass"] == shorter);  // its two rows share the first batch of four
+  CHECK(adapters.report()["runs"] == 1);
+  adapters.finish();
+  CHECK(adapters.report()["runs"] == 6);  // 2 rows, then 18 in batches of 4
+  CHECK(adapters.report()["rows"] == 22);
+  CHECK(adapters.report()["queued_tokens"] == 0);
+}
+
+TEST_CASE("adapters side by side: what is refused, with what was found and wanted") {
+  Adapters adapters;
+  const int64_t adapter = adapters.add({});
+  const auto refused = [&](tsr_status* status, tsr_code code, const char* words) {
+    const Error error = take(status);
+    CAPTURE(error.message);
+    CHECK(error.code == code);
+    CHECK(error.message.find(words) != std::string::npos);
+  };
+  const auto add = [&](const std::vector<Setting>& settings) {
+    int64_t made = -1;
+    return tsr_adapter_trainer_add(adapters.trainer.get(), options(settings).get(), &made);
+  };
   refused(add({{"rank", int64_t{5}}}), TSR_INVALID_ARGUMENT, "slots have room for 4");
   refused(add({{"dora", int64_t{1}}}), TSR_UNSUPPORTED, "DoRA");
+  refused(add({{"dropout", 0.1}}), TSR_INVALID_ARGUMENT, "adapter_dropout 1");
   refused(add({{"on", std::string("lm_head")}}), TSR_INVALID_ARGUMENT, "adapter_weights");
   refused(add({{"ran", int64_t{5}}}), TSR_INVALID_ARGUMENT, "rank");
   for (int i = 0; i < 2; ++i) adapters.add({});

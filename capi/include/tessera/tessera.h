@@ -1918,6 +1918,8 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   adapters      i64   slots: adapters that may be there at once (default 8). The plan has the memory of all of them
  *   adapter_rank  i64   the largest rank (default 16); smaller ones are filled up with zeros
  *   adapter_weights  str  weights that may have adapters, as the option `on` of tsr_model_add_adapters (default: the same ones)
+ *   adapter_dropout  i64  1: adapters may have dropout, each its own; for each weight the plan has memory of its operand more
+ *                         (default 0)
  *   losses        str   as there (default cross_entropy)
  * optimizer is adamw, lion or sgd; precision f32 or tf32. A model's auxiliary loss, a mean over rows of several
  * adapters, is left out. tsr_plan_new takes the same options.
@@ -1927,10 +1929,13 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 TSR_API tsr_status* tsr_adapter_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                             tsr_adapter_trainer** out_trainer);
 
-/* Adds an adapter. options: of tsr_model_add_adapters, and seed i64 of its first values (default: the trainer's). on defaults
- * to the trainer's adapter_weights, rank to 16 or adapter_rank, if that is less. *out_adapter is its number, which is not used
- * again. TSR_BUSY where all slots are taken; TSR_INVALID_ARGUMENT for a rank above adapter_rank and weights without slots;
- * TSR_UNSUPPORTED for dora, dropout, init pissa, also, and for alphas that make unlike factors.
+/* Adds an adapter. options: of tsr_model_add_adapters, and seed i64 of its first values and of dropout (default: the
+ * trainer's). on defaults to the trainer's adapter_weights, rank to 16 or adapter_rank, if that is less. *out_adapter is its
+ * number, which is not used again. Dropout, its own and the model's, is of passes with gradients: what is dropped follows from
+ * seed, step, the number of the pass since the last update and the row in it, as in a tsr_trainer with that seed, in batches of
+ * these rows. TSR_BUSY where all slots are taken; TSR_INVALID_ARGUMENT for a rank above adapter_rank, weights without slots,
+ * and dropout without option adapter_dropout; TSR_UNSUPPORTED for dora, init pissa, also, and for alphas that make unlike
+ * factors.
  * Codes: TSR_BUSY, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_NOT_FOUND, TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_adapter_trainer_add(tsr_adapter_trainer* trainer, const tsr_options* options, int64_t* out_adapter);
 /* The adapter leaves, with its passes that wait. Results that are finished stay.
@@ -1973,7 +1978,7 @@ TSR_API tsr_status* tsr_adapter_trainer_logprobs(const tsr_adapter_trainer* trai
 /* A checkpoint of one adapter, as tsr_trainer_save writes that of a trainer of the model with this adapter alone: either
  * goes on from the other's, whatever its option batch. load adds the adapter. Options: optimizer (i64, default 1): with 1 it has
  * the checkpoint's optimizer state and step, and TSR_INVALID_ARGUMENT where that holds parameters alone; with 0 its values
- * alone, of any optimizer: the optimizer's state is 0, and so is the step.
+ * alone, of any optimizer: the optimizer's state is 0, and so is the step. The seed of dropout is the checkpoint's.
  * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_CORRUPT, TSR_IO,
  * TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_adapter_trainer_save(tsr_adapter_trainer* trainer, int64_t adapter, const char* folder);
@@ -1985,7 +1990,7 @@ TSR_API tsr_status* tsr_adapter_trainer_load(tsr_adapter_trainer* trainer, const
 TSR_API tsr_status* tsr_adapter_trainer_model(tsr_adapter_trainer* trainer, int64_t adapter, tsr_model** out_model);
 
 /* {"slots", "rank", "weights", "slot_bytes": of one slot's values, gradients and optimizer state, "adapters": [{"adapter",
- *  "slot", "rank", "factor", "step", "passes": that wait, "forward_tokens", "trained_tokens"}], "runs", "rows": computed for
+ *  "slot", "rank", "factor", "dropout", "step", "passes": that wait, "forward_tokens", "trained_tokens"}], "runs", "rows": computed for
  *  adapters, "batch", "queued_tokens", "trainer": as tsr_trainer_report}
  * Codes: none. */
 TSR_API tsr_status* tsr_adapter_trainer_report(const tsr_adapter_trainer* trainer, tsr_text** out_text);
