@@ -212,7 +212,12 @@ class Conversation {
       if (piece.kind == TSR_END) {
         if (piece.finish == TSR_FINISH_LENGTH && !args_.quiet)
           std::cerr << "\ntessera: the answer was cut: " << limit_text() << '\n';
-        return answer.finish();
+        Json message = answer.finish();
+        if (message.contains("cut_call") && !args_.quiet) {
+          const auto name = message["cut_call"]["name"].get<std::string>();
+          std::cerr << "\ntessera: the answer ends within a call" << (name.empty() ? "" : " of ") << name << '\n';
+        }
+        return message;
       }
       if (piece.kind != TSR_PIECE || cancelled) continue;
       const auto marker = markers_.find(piece.token);

@@ -234,6 +234,9 @@ Json RequestRun::text_json(Text& text, std::string& error) const {
   Json result = {{"text", std::move(text.text)}, {"finish", finish_name(text.finish)}};
   for (const char* key : {"tokens", "stop_token", "stop_logprob", "stop_top", "seed", "logprob"})
     if (text.end.contains(key)) result[key] = text.end[key];
+  const Json message = text.end.value("message", Json::object());
+  for (const char* key : {"reasoning_content", "tool_calls", "cut_call"})
+    if (message.contains(key)) result["message"] = message;
   if (ids_) result["ids"] = std::move(text.ids);
   if (!text.logprobs.is_null()) result["logprobs"] = std::move(text.logprobs);
   if (text.end.contains("error")) {

@@ -109,10 +109,11 @@ TEST_CASE("engine: a call that is required or named is written, and is valid") {
                                  {"logit_bias", std::string(R"({"259":-100})")},
                                  {"max_tokens", int64_t{300}}});
       CHECK(said.text.empty());
+      CHECK(said.end["message"]["content"] == "");
+      CHECK(said.end["message"].contains("cut_call") == (said.finish == TSR_FINISH_LENGTH));
       if (said.finish == TSR_FINISH_LENGTH) continue;
       ++whole;
       CHECK(said.finish == TSR_FINISH_STOP);
-      CHECK(said.end["message"]["content"] == "");
       REQUIRE(said.end["message"].contains("tool_calls"));
       const Json& calls = said.end["message"]["tool_calls"];
       if (choice != "required") CHECK(calls.size() == 1);
@@ -154,6 +155,47 @@ TEST_CASE("engine: reasoning before an obliged call is free, and content is not"
   CHECK(both.finish == TSR_FINISH_STOP);
   CHECK(both.end["stop_token"] == kEnd);
   CHECK(both.end["message"]["tool_calls"].size() == 2);
+}
+
+TEST_CASE("engine: an answer that a limit cuts within a call has its beginning, and counts its reasoning") {
+  const Runtime rt = runtime();
+  const Model model = calling_model();
+  const Engine it = engine(rt, model);
+  const std::string arguments = R"({"a":7,"b":"x"})", call = R"({"name":"add","arguments":)" + arguments + "}";
+  const auto reasoning = tokens_of({"<think>", "a \xc3\xa9 {", "</think>"});
+  const auto wanted = tokens_of({"<think>", "a \xc3\xa9 {", "</think>", "I look.", "<tool_call>", R"({"name":"now","arguments":{}})",
+                                 "</tool_call>", "\n", "<tool_call>", call, "</tool_call>"});
+  const auto place = [&](std::initializer_list<std::string_view> parts) { return tokens_of(parts).size(); };
+  const size_t first = reasoning.size() + place({"I look."}), second = wanted.size() - place({"<tool_call>", call, "</tool_call>"});
+  const size_t most_first = first + place({"<tool_call>", R"({"name":"now","arguments":{}})"});
+  for (size_t length = 1; length <= wanted.size(); ++length) {
+    CAPTURE(length);
+    const Said said =
+        ask(it, {{"tools", kTools}, {"logits", k1}, {"max_tokens", static_cast<int64_t>(length)}}, wanted);
+    CHECK(said.finish == TSR_FINISH_LENGTH);
+    CHECK(said.end["tokens"] == length);
+    CHECK(said.end["reasoning_tokens"] == std::min(length, reasoning.size()));
+    const Json& message = said.end["message"];
+    CHECK(message["content"] == said.text);
+    CHECK(std::string_view("I look.").starts_with(said.text));
+    const bool is_cut = (length > first && length < most_first) || (length > second && length + 1 < wanted.size());
+    REQUIRE(message.contains("cut_call") == is_cut);
+    CHECK(message.value("tool_calls", Json::array()).size() ==
+          (length >= most_first ? 1u : 0u) + (length + 1 >= wanted.size() ? 1u : 0u));
+    if (!is_cut) continue;
+    CHECK_FALSE(message["cut_call"]["id"].get<std::string>().empty());
+    const std::string text = message["cut_call"]["arguments"];
+    if (length < second) continue;
+    const size_t bytes = length - second - 1, name = std::string_view(R"({"name":"add")").size();
+    CHECK(message["cut_call"]["name"] == (bytes < name ? "" : "add"));
+    const size_t begin = call.size() - arguments.size() - 1;
+    CHECK(text == arguments.substr(0, bytes > begin ? bytes - begin : 0));
+  }
+  // Before an answer under a grammar.
+  const Said limited = ask(it, {{"json", k1}, {"logits", k1}, {"max_tokens", int64_t{40}}},
+                           tokens_of({"<think>", "hm", "</think>", "{}"}));
+  CHECK(limited.end["reasoning_tokens"] == 4);
+  CHECK(limited.end["message"]["content"] == "{}");
 }
 
 TEST_CASE("engine: without tools that the model sees, no text is a call") {

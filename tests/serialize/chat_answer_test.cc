@@ -301,11 +301,11 @@ TEST_CASE("a closing mark within a text of code is of the text") {
 TEST_CASE("what is no well-formed call is content as it is written") {
   const AnswerForm form = form_of(families()[0].source);
   for (const std::string text :
-       {"<tool_call>", "a <tool_call>\nnot JSON\n</tool_call> b", "<tool_call>{\"name\": 3}</tool_call>",
+       {"a <tool_call>\nnot JSON\n</tool_call> b", "<tool_call>{\"name\": 3}</tool_call>",
         "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
-        "<tool_call>{\"name\": \"f\",}</tool_call>", "<tool_call>{\"name\": \"f\"} and", "<tool", "1 < 2 <",
+        "<tool_call>{\"name\": \"f\",}</tool_call>", "<tool_call>{\"name\": \"f\"} and", "<to", "1 < 2 <",
         "<tool_call>{\"name\": \"\xff\"}</tool_call>",
-        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 01}}</tool_call>", "<tool_call>{\"name\": \"f",
+        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 01}}</tool_call>",
         "x </think> y  \n "}) {
     CAPTURE(text);
     const Answer answer = parse_answer(form, text);
@@ -330,7 +330,7 @@ TEST_CASE("a text that ends before its last mark has the calls that are whole, a
   const Answer answer = parse_answer(
       section, "<|section|><|call|>functions.f:0<|args|>{}<|/call|><|call|>functions.g:1<|args|>{\"a");
   CHECK(answer.calls.size() == 1);
-  CHECK(answer.content == "<|call|>functions.g:1<|args|>{\"a");
+  CHECK(answer.content.empty());
   CHECK(!answer.is_complete);
 }
 

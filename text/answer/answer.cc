@@ -24,18 +24,23 @@ std::string call_id(uint64_t seed, uint64_t place) {
 Json message_json(const Answer& answer, uint64_t seed) {
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
-  if (answer.calls.empty()) return message;
-  Json calls = Json::array();
+  const size_t count = answer.calls.size() + (answer.cut_call ? 1 : 0);
   std::set<std::string> ids;
-  for (const ToolCall& call : answer.calls) {
-    std::string id = call.id;
-    for (uint64_t place = calls.size(); id.empty() || !ids.insert(id).second; place += answer.calls.size())
-      id = call_id(seed, place);
-    calls.push_back({{"id", std::move(id)},
-                     {"type", "function"},
-                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  const auto id_of = [&](std::string id, uint64_t place) {
+    for (; id.empty() || !ids.insert(id).second; place += count) id = call_id(seed, place);
+    return id;
+  };
+  if (!answer.calls.empty()) {
+    Json calls = Json::array();
+    for (const ToolCall& call : answer.calls)
+      calls.push_back({{"id", id_of(call.id, calls.size())},
+                       {"type", "function"},
+                       {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    message["tool_calls"] = std::move(calls);
   }
-  message["tool_calls"] = std::move(calls);
+  if (const auto& cut = answer.cut_call)
+    message["cut_call"] = {
+        {"id", id_of(cut->id, count - 1)}, {"name", cut->name}, {"arguments", cut->arguments}};
   return message;
 }
 

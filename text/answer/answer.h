@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,17 @@ struct ToolCall {
   Json arguments;  // an object
 };
 
+// CutCall: a call in which the answer ends.
+struct CutCall {
+  std::string id, name;   // empty until complete
+  std::string arguments;  // the beginning of an object's JSON; empty before it
+};
+
 struct Answer {
   std::string reasoning, content;
   std::vector<ToolCall> calls;
-  bool is_complete = true;  // false: it ends within reasoning or a call
+  std::optional<CutCall> cut_call;  // after `calls`
+  bool is_complete = true;          // false: it ends within reasoning, a call or a mark
 };
 
 struct AnswerContext {
@@ -31,8 +39,9 @@ struct AnswerContext {
 };
 
 // {"role": "assistant", "content", optional "reasoning_content" and "tool_calls": [{"id", "type":
-// "function", "function": {"name", "arguments": an object}}]}. A call without a unique id gets one
-// derived from `seed` and its position: nine letters and digits, as Mistral's templates require.
+// "function", "function": {"name", "arguments": an object}}], "cut_call": {"id", "name", "arguments": a text}}.
+// A call without a unique id gets one derived from `seed` and its position: nine letters and digits, as Mistral's
+// templates require.
 Json message_json(const Answer& answer, uint64_t seed = 0);
 
 }  // namespace tessera

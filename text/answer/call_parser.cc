@@ -1,12 +1,17 @@
 #include "text/answer/call_parser.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "graph/base/text.h"
+#include "graph/base/utf8.h"
 #include "text/answer/argument_value.h"
+#include "text/answer/call_object.h"
+#include "text/answer/cut_calls.h"
 #include "text/answer/literal.h"
 #include "text/answer/marker.h"
 #include "text/answer/nested_value.h"
+#include "text/answer/python_call.h"
 
 namespace tessera::answer {
 namespace {
@@ -24,24 +29,6 @@ std::string_view without_frame(std::string_view raw, std::string_view lead, std:
   if (raw.starts_with(lead)) raw.remove_prefix(lead.size());
   if (raw.ends_with(tail)) raw.remove_suffix(tail.size());
   return raw;
-}
-
-std::string text_at(const Json& object, std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys)
-    if (const auto found = object.find(key); found != object.end() && found->is_string())
-      return found->get<std::string>();
-  return {};
-}
-
-// Arguments as an object, parsed if they are text; null for anything else.
-Json arguments_object(const Json& value) {
-  if (value.is_object()) return value;
-  if (value.is_null()) return Json::object();
-  if (!value.is_string()) return {};
-  const std::string& text = value.get_ref<const std::string&>();
-  if (is_blank(text)) return Json::object();
-  Json parsed = parse_bounded_json(text);
-  return parsed.is_object() ? parsed : Json();
 }
 
 }  // namespace
@@ -69,7 +56,7 @@ void CallParser::end_call() {
   if (taken_.empty()) {
     calls_.push_back(std::move(call_));
   } else {
-    for (ToolCall& each : taken_) calls_.push_back(std::move(each));
+    std::ranges::move(taken_, std::back_inserter(calls_));
   }
   raw_begin_ = at_;
   begin_call();
@@ -114,11 +101,10 @@ CallParser::Progress CallParser::advance(std::string_view text, bool is_final) {
       }
       if (close.match == Match::kPartial || next.match == Match::kPartial) {
         if (!is_final) return Progress::kMore;
-        if (word >= text.size() || close.match == Match::kPartial) {
-          is_cut_ = !form_.section_close.empty();
-          at_ = raw_begin_ = text.size();
-          return Progress::kEnd;
-        }
+        is_cut_ = !form_.section_close.empty() || word < text.size();
+        if (word < text.size() && close.match != Match::kPartial) cut_call_.emplace();  // its first mark
+        at_ = raw_begin_ = text.size();
+        return Progress::kEnd;
       }
       if (form_.section_close.empty()) return Progress::kEnd;
       return Progress::kFailed;
@@ -135,12 +121,13 @@ CallParser::Progress CallParser::advance(std::string_view text, bool is_final) {
     }
     if (outcome == StepResult::kDone) continue;
     if (outcome == StepResult::kMore && !is_final) return Progress::kMore;
-    // An unfinished call at the end is content.
-    if (outcome == StepResult::kMore) {
-      at_ = text.size();
-      is_cut_ = true;
-    }
-    return Progress::kFailed;
+    if (outcome == StepResult::kFailed) return Progress::kFailed;
+    is_cut_ = true;
+    const bool is_call = cut(text);
+    at_ = text.size();
+    if (!is_call) return Progress::kFailed;
+    raw_begin_ = at_;
+    return Progress::kEnd;
   }
 }
 
@@ -172,7 +159,7 @@ CallParser::StepResult CallParser::run_step(std::string_view text, bool is_final
       // Models write either form after a mark common to both.
       const size_t begin = skip_bounded_space(text, at_);
       const bool is_object = begin < text.size() && text[begin] == '{';
-      return is_object ? read_objects(text) : read_python(text, is_final);
+      return is_object ? read_objects(text) : read_python(text);
     }
     case CallStep::Kind::kParameters: return read_parameters(text, is_final);
   }
@@ -199,11 +186,11 @@ CallParser::StepResult CallParser::read_word(std::string_view text, bool is_fina
   const std::string_view mark = next_mark();
   const size_t begin = skip_bounded_space(text, at_);
   for (size_t i = begin; i <= begin + kMostWordBytes; ++i) {
-    if (i >= text.size() && !is_final) return StepResult::kMore;
+    if (i >= text.size()) return StepResult::kMore;
     const Matched matched = mark.empty() ? Matched{} : match_marker(mark, text, i);
-    if (i < text.size() && matched.match == Match::kPartial && !is_final) return StepResult::kMore;
-    if (i < text.size() && matched.match != Match::kYes && !ends_word(text[i])) continue;
-    if (i == begin) return i >= text.size() ? StepResult::kMore : StepResult::kFailed;
+    if (matched.match == Match::kPartial && !is_final) return StepResult::kMore;
+    if (matched.match != Match::kYes && !ends_word(text[i])) continue;
+    if (i == begin) return StepResult::kFailed;
     word = text.substr(begin, i - begin);
     at_ = i;
     return StepResult::kDone;
@@ -254,13 +241,13 @@ CallParser::StepResult CallParser::read_objects(std::string_view text) {
   return take_objects(payload) ? StepResult::kDone : StepResult::kFailed;
 }
 
-CallParser::StepResult CallParser::read_python(std::string_view text, bool is_final) {
+CallParser::StepResult CallParser::read_python(std::string_view text) {
   if (!is_scanning_) {
     // One call: its dotted name, up to the bracket.
     const size_t begin = skip_bounded_space(text, at_);
     size_t bracket = begin;
     while (bracket < text.size() && bracket < begin + kMostWordBytes && !ends_word(text[bracket])) ++bracket;
-    if (bracket >= text.size()) return is_final && bracket > begin ? StepResult::kFailed : StepResult::kMore;
+    if (bracket >= text.size()) return StepResult::kMore;
     if ((text[bracket] != '[' || bracket != begin) && (text[bracket] != '(' || bracket == begin)) {
       at_ = bracket;
       return StepResult::kFailed;
@@ -274,12 +261,9 @@ CallParser::StepResult CallParser::read_python(std::string_view text, bool is_fi
   is_scanning_ = false;
   at_ = scanner_.at();
   if (progress == PayloadScanner::Progress::kFailed) return StepResult::kFailed;
-  auto calls = parse_python_calls(text.substr(value_begin_, at_ - value_begin_));
-  if (!calls || calls->empty()) return StepResult::kFailed;
-  for (auto& [name, arguments] : *calls) {
-    if (name.ends_with(".call")) name.resize(name.size() - 5);
-    taken_.push_back({"", std::move(name), std::move(arguments)});
-  }
+  auto calls = read_python_calls(text.substr(value_begin_, at_ - value_begin_));
+  if (!calls) return StepResult::kFailed;
+  taken_ = std::move(*calls);
   has_payload_ = true;
   return StepResult::kDone;
 }
@@ -292,7 +276,8 @@ CallParser::StepResult CallParser::read_parameters(std::string_view text, bool i
       const Matched open = match_after_space(form.open, text, at_);
       // The end mark of a call may share a prefix with a parameter's mark.
       const Match end = next_mark().empty() ? Match::kNo : match_after_space(next_mark(), text, at_).match;
-      if ((open.match == Match::kPartial || end == Match::kPartial) && !is_final) return StepResult::kMore;
+      if (open.match == Match::kPartial && end != Match::kYes) return StepResult::kMore;
+      if (end == Match::kPartial && !is_final) return StepResult::kMore;
       if (open.match != Match::kYes || end == Match::kYes) {
         // A closing mark means that no parameter follows.
         has_payload_ = skip_bounded_space(text, at_) < text.size();
@@ -375,29 +360,36 @@ bool CallParser::take_objects(std::string_view payload) {
 }
 
 bool CallParser::take_object(const Json& given) {
-  if (!given.is_object()) return false;
-  ToolCall call;
-  if (form_.is_keyed_by_name && given.size() == 1) {
-    call.name = given.begin().key();
-    call.arguments = arguments_object(given.begin().value());
-  } else {
-    const auto nested = given.find("function");
-    const Json& object = nested != given.end() && nested->is_object() ? *nested : given;
-    call.name = text_at(object, {form_.name_key, "name", "tool_name", "function"});
-    call.id = text_at(given, {form_.id_key, "id", "tool_call_id"});
-    bool has_arguments = false;
-    for (const std::string_view key : {std::string_view(form_.arguments_key), std::string_view("arguments"),
-                                       std::string_view("parameters")})
-      if (const auto found = object.find(key); found != object.end() && !has_arguments) {
-        has_arguments = true;
-        call.arguments = arguments_object(*found);
-      }
-    // Without marks, an object with only a name is a JSON answer.
-    const bool is_marked = !form_.section_open.empty() || form_.steps[0].kind == CallStep::Kind::kMark;
-    if (!has_arguments && is_marked) call.arguments = Json::object();
+  std::optional<ToolCall> call = read_call_object(given, form_);
+  if (call) taken_.push_back(std::move(*call));
+  return call.has_value();
+}
+
+// Takes what is complete of the call in which the text ends, and describes the rest. False: it may be no call.
+bool CallParser::cut(std::string_view text) {
+  text = text.substr(0, text.size() - unfinished_utf8(text));
+  const CallStep::Kind kind = step_ < form_.steps.size() ? form_.steps[step_].kind : CallStep::Kind::kMark;
+  CutCalls calls;
+  CutCall& call = calls.cut.emplace(CutCall{call_.id, call_.name, ""});
+  if (kind == CallStep::Kind::kParameters) {
+    call.arguments = unclosed(call_.arguments);
+  } else if (has_payload_) {
+    call.arguments = dump(call_.arguments);
+  } else if (is_scanning_ && kind == CallStep::Kind::kArguments) {
+    call.arguments = text.substr(value_begin_);
+  } else if (is_scanning_ && kind == CallStep::Kind::kQuoted) {
+    const std::optional<Json> members = parse_literal(scanner_.closed(text, 0), form_.quote);
+    if (members && members->is_object()) call.arguments = unclosed(*members);
+  } else if (is_scanning_) {
+    calls = text[value_begin_] == '{' || kind == CallStep::Kind::kObjects
+                ? read_cut_objects(text, scanner_, form_)
+                : read_cut_python_calls(text, value_begin_, scanner_);
+    taken_ = std::move(calls.whole);
   }
-  if (call.name.empty() || !call.arguments.is_object()) return false;
-  taken_.push_back(std::move(call));
+  const bool has_arguments = calls.cut && !calls.cut->name.empty() && !calls.cut->arguments.empty();
+  if (!has_marks(form_) && taken_.empty() && !has_arguments) return false;
+  std::ranges::move(taken_, std::back_inserter(calls_));
+  cut_call_ = std::move(calls.cut);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ class CallParser {
   size_t raw_begin() const { return raw_begin_; }
   size_t end() const { return at_; }
   bool is_cut() const { return is_cut_; }  // the text ended before the last mark, or within a call
+  std::optional<CutCall>& cut_call() { return cut_call_; }  // the call in which it ended, after calls()
 
  private:
   enum class StepResult : uint8_t { kDone, kMore, kFailed };
@@ -42,12 +44,13 @@ class CallParser {
   StepResult read_until(std::string_view mark, std::string_view text, bool is_final, std::string& word);
   StepResult read_payload(Syntax syntax, std::string_view text, std::string_view& payload);
   StepResult read_objects(std::string_view text);
-  StepResult read_python(std::string_view text, bool is_final);
+  StepResult read_python(std::string_view text);
   StepResult read_parameters(std::string_view text, bool is_final);
   Json parameter_value(std::string_view raw) const;
   StepResult find_value_end(std::string_view text, bool is_final, size_t& begin, size_t& end);
   bool take_objects(std::string_view payload);
   bool take_object(const Json& given);
+  bool cut(std::string_view text);
   std::string_view next_mark() const;
   void begin_call();
   void end_call();
@@ -60,6 +63,7 @@ class CallParser {
   Place place_;
   size_t step_ = 0;
   bool is_cut_ = false;
+  std::optional<CutCall> cut_call_;
   bool has_payload_ = false;  // the present call's arguments are complete
   ToolCall call_;
   std::vector<ToolCall> taken_;  // for kObjects and kPython

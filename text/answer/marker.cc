@@ -1,6 +1,7 @@
 #include "text/answer/marker.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace tessera::answer {
 
@@ -39,6 +40,13 @@ Matched match_marker(std::string_view marker, std::string_view text, size_t at) 
 
 Matched match_after_space(std::string_view marker, std::string_view text, size_t at) {
   return match_marker(marker, text, skip_bounded_space(text, at));
+}
+
+bool is_distinct(std::string_view prefix) {
+  constexpr size_t kLeast = 4;
+  return prefix.size() >= kLeast && std::ranges::any_of(prefix, [](char c) {
+           return !is_space(c) && std::isalnum(static_cast<unsigned char>(c)) == 0;
+         });
 }
 
 bool is_tag(std::string_view text) { return text.size() > 2 && (text[0] == '<' || text[0] == '['); }

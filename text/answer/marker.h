@@ -31,6 +31,9 @@ Matched match_marker(std::string_view marker, std::string_view text, size_t at);
 // Likewise after white space, of at most kMostSpace bytes.
 Matched match_after_space(std::string_view marker, std::string_view text, size_t at);
 
+// Whether the beginning of a mark is more than plain text has by chance at its end: "<too" is, "<t" is not.
+bool is_distinct(std::string_view prefix);
+
 // Whether a text has the shape of a mark: "<b>", "[c]".
 bool is_tag(std::string_view text);
 

@@ -7,6 +7,7 @@ namespace tessera::answer {
 bool PayloadScanner::push(char bracket) {
   if (depth_ == kMostJsonDepth) return false;
   members_[depth_] = 0;
+  brackets_[depth_] = {at_, at_ + 1};
   closing_[depth_++] = bracket == '{' ? '}' : bracket == '[' ? ']' : ')';
   return true;
 }
@@ -17,8 +18,16 @@ bool PayloadScanner::pop(char bracket) {
   return true;
 }
 
-bool PayloadScanner::count_member() {
+// Called at a comma.
+bool PayloadScanner::begin_member() {
+  if (depth_ > 0) brackets_[depth_ - 1].member = at_ + 1;
   return depth_ == 0 || closing_[depth_ - 1] == ']' || ++members_[depth_ - 1] < kMostMembers;
+}
+
+std::string PayloadScanner::closed(std::string_view text, size_t level) const {
+  const Bracket& bracket = brackets_[level];
+  const size_t end = bracket.member > bracket.begin + 1 ? bracket.member - 1 : bracket.member;
+  return std::string(text.substr(bracket.begin, end - bracket.begin)) + closing_[level];
 }
 
 bool PayloadScanner::step_json(char c) {
@@ -66,7 +75,7 @@ bool PayloadScanner::step_json(char c) {
       want_ = Want::kValue;
       return true;
     case ',':
-      if (want_ != Want::kCommaOrEnd || depth_ == 0 || !count_member()) return false;
+      if (want_ != Want::kCommaOrEnd || depth_ == 0 || !begin_member()) return false;
       want_ = closing_[depth_ - 1] == '}' ? Want::kKey : Want::kValue;
       return true;
     default:
@@ -106,7 +115,7 @@ PayloadScanner::Progress PayloadScanner::advance(std::string_view text) {
     } else if (c == '}' || c == ']' || c == ')') {
       if (!pop(c)) return Progress::kFailed;
     } else if (c == ',') {
-      if (!count_member()) return Progress::kFailed;
+      if (!begin_member()) return Progress::kFailed;
     } else if (syntax_ == Syntax::kQuoted && c == quote_.front()) {
       const Matched matched = match_marker(quote_, text, at_);
       if (matched.match == Match::kPartial) return Progress::kMore;

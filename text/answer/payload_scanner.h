@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,13 +35,23 @@ class PayloadScanner {
   Progress advance(std::string_view text);
   size_t at() const { return at_; }
 
+  // Bracket: one that is open at at().
+  struct Bracket {
+    size_t begin = 0;
+    size_t member = 0;  // begin of its member in progress: behind the bracket, or its last comma
+  };
+  // Outermost first.
+  std::span<const Bracket> open() const { return {brackets_, static_cast<size_t>(depth_)}; }
+  // The text of open()[level] with the members before that in progress, closed.
+  std::string closed(std::string_view text, size_t level) const;
+
  private:
   // Want: the next token of JSON.
   enum class Want : uint8_t { kValue, kValueOrEnd, kKey, kKeyOrEnd, kColon, kCommaOrEnd };
 
   bool push(char bracket);
   bool pop(char bracket);
-  bool count_member();
+  bool begin_member();
   bool step_json(char c);
 
   Syntax syntax_ = Syntax::kJson;
@@ -52,6 +63,7 @@ class PayloadScanner {
   int depth_ = 0;
   char closing_[kMostJsonDepth] = {};
   int members_[kMostJsonDepth] = {};
+  Bracket brackets_[kMostJsonDepth] = {};
 };
 
 }  // namespace tessera::answer

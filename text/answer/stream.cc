@@ -67,7 +67,10 @@ Answer AnswerStream::finish() {
   while (step()) {
   }
   std::string_view held = std::string_view(text_).substr(space_begin_);
-  if (state_ == State::kReasoning) answer_.is_complete = false;
+  if (state_ == State::kReasoning) {
+    answer_.is_complete = false;
+    reasoning_.back().end = text_.size();
+  }
   if (state_ == State::kContent && is_part_begun_) {
     if (!form_.tail.empty() && held.ends_with(form_.tail)) held.remove_suffix(form_.tail.size());
     answer_.content.append(held);
@@ -76,6 +79,14 @@ Answer AnswerStream::finish() {
   }
   space_begin_ = text_.size();
   return std::move(answer_);
+}
+
+std::vector<ReasoningRange> AnswerStream::reasoning_ranges() const {
+  const size_t opening = context_.opening.size();
+  std::vector<ReasoningRange> ranges = reasoning_;
+  for (ReasoningRange& range : ranges)
+    range = {range.begin - std::min(range.begin, opening), range.end - std::min(range.end, opening)};
+  return ranges;
 }
 
 bool AnswerStream::step() {
@@ -133,6 +144,33 @@ bool AnswerStream::is_end_of_turn(size_t at, bool& is_undecided) const {
   return false;
 }
 
+// Whether the answer ends within this mark.
+bool AnswerStream::has_begun(std::string_view mark, size_t at) const {
+  return !mark.empty() && match_marker(mark, text_, at).match == Match::kPartial;
+}
+
+// Drops a mark in which the answer ends. One that only calls have is a call.
+bool AnswerStream::drop_cut_mark(size_t at) {
+  if (!is_final_ || !answer::is_distinct(std::string_view(text_).substr(at))) return false;
+  const bool in_content = state_ == State::kContent, at_start = in_content && !is_part_begun_;
+  const auto begins = [&](const std::string& mark) { return has_begun(mark, at); };
+  const auto opens = [&](const AnswerSpan& span) { return has_begun(span.open, at); };
+  const bool may_be_call = in_content && std::ranges::any_of(form_.calls, [&](const CallForm& calls) {
+    return (at_start || !calls.only_at_start) && has_begun(first_mark(calls), at);
+  });
+  const bool may_reason = at_start || (in_content && form_.reasons_anywhere);
+  const bool may_be_other =
+      (may_reason && std::ranges::any_of(form_.reasoning, opens)) ||
+      (at_start && (std::ranges::any_of(form_.content, opens) || std::ranges::any_of(form_.between, begins))) ||
+      (span_ && has_begun(span_->close, at)) || std::ranges::any_of(form_.ends, begins);
+  if (!may_be_call && !may_be_other) return false;
+  answer_.is_complete = false;
+  if (!may_be_other) answer_.cut_call.emplace();
+  at_ = text_.size();
+  begin_part(true);
+  return true;
+}
+
 // Handles a mark at `at`.
 bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   const auto matches = [&](std::string_view mark, size_t& end) {
@@ -178,6 +216,7 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   if (is_undecided) return false;
   if (opened) {
     hold_joint();
+    if (is_reasoning) reasoning_.push_back({at, at});
     at_ = opened_end;
     span_ = opened;
     state_ = is_reasoning ? State::kReasoning : State::kContent;
@@ -227,6 +266,7 @@ bool AnswerStream::step_content() {
     }
     if (try_open(first, is_undecided)) return true;
     if (is_undecided) return false;
+    if (drop_cut_mark(first)) return true;
   }
   size_t end = first + 1;
   while (end < text.size() && !is_space(text[end]) && !mark_begins_[static_cast<unsigned char>(text[end])])
@@ -264,6 +304,7 @@ bool AnswerStream::step_reasoning() {
     const Matched close = match_marker(span_->close, text, first);
     if (close.match == Match::kYes) {
       at_ = close.end;
+      reasoning_.back().end = at_;
       span_ = nullptr;
       state_ = State::kContent;
       begin_part(joint_ && joint_->empty());
@@ -274,7 +315,7 @@ bool AnswerStream::step_reasoning() {
       text_.resize(first);
       return false;
     }
-    if (is_undecided) return false;
+    if (is_undecided || drop_cut_mark(first)) return false;
   }
   size_t end = first + 1;
   while (end < text.size() && !is_space(text[end]) && !mark_begins_[static_cast<unsigned char>(text[end])])
@@ -287,7 +328,8 @@ bool AnswerStream::step_call() {
   const CallParser::Progress progress = call_->advance(text_, is_final_);
   if (progress == CallParser::Progress::kMore) return false;
   if (call_->is_cut()) answer_.is_complete = false;
-  const bool has_calls = !call_->calls().empty();
+  answer_.cut_call = std::move(call_->cut_call());
+  const bool has_calls = !call_->calls().empty() || answer_.cut_call.has_value();
   for (ToolCall& call : call_->calls()) answer_.calls.push_back(std::move(call));
   const size_t raw_begin = call_->raw_begin(), end = std::max(call_->end(), at_ + 1);
   call_.reset();

@@ -20,6 +20,11 @@ struct AnswerDelta {
   std::string reasoning, content;
 };
 
+// ReasoningRange: the bytes of a part of the reasoning with its marks.
+struct ReasoningRange {
+  size_t begin = 0, end = 0;
+};
+
 class AnswerStream {
  public:
   // `form` must outlive the stream.
@@ -31,6 +36,8 @@ class AnswerStream {
   Answer finish();
 
   const Answer& answer() const { return answer_; }
+  // In the added text, in order; after `finish`.
+  std::vector<ReasoningRange> reasoning_ranges() const;
 
  private:
   enum class State : uint8_t { kContent, kReasoning, kCall };
@@ -41,6 +48,8 @@ class AnswerStream {
   bool step_call();
   bool try_open(size_t at, bool& is_undecided);
   bool is_end_of_turn(size_t at, bool& is_undecided) const;
+  bool has_begun(std::string_view mark, size_t at) const;
+  bool drop_cut_mark(size_t at);
   void begin_part(bool keeps_space);
   void emit_content(std::string_view text);
   void emit_reasoning(std::string_view text);
@@ -61,6 +70,7 @@ class AnswerStream {
   const AnswerSpan* span_ = nullptr;  // of the open reasoning or content
   std::unique_ptr<answer::CallParser> call_;
   bool mark_begins_[256] = {};
+  std::vector<ReasoningRange> reasoning_;  // in text_; the last one is open in kReasoning
 };
 
 }  // namespace tessera

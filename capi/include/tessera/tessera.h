@@ -1054,7 +1054,10 @@ TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* opt
  * How answers are written (the marks of reasoning and of calls, JSON or parameters) is read off the template. text is
  * what the tokens' pieces give, with the control tokens of tsr_chat_markers written out. What is no well-formed call
  * stays in the content as it is written; white space between the parts is dropped. A call that brings no id gets one of
- * nine letters and digits, another one in each answer. Options
+ * nine letters and digits, another one in each answer. Where the text ends within a call, as when a limit of tokens cuts it,
+ * the calls before it are in tool_calls, and the message has "cut_call": {"id", "name": "" until it is complete, "arguments":
+ * a text: the beginning of the arguments' JSON, "" before it}. That of a template that writes JSON is as it is written; of
+ * another syntax it is the members that are complete. Nothing of the call, nor of a mark that is cut, is content. Options
  *   prompt       str  the text that the answer follows: where its end begins something, say <think>, the answer goes on
  *                     within it (default: the generation prompt of the template without variables)
  *   in_thinking  i64  1: the answer begins within its reasoning; 0: it does not (default: as the prompt says)
@@ -2533,11 +2536,13 @@ typedef struct tsr_event {
  *                      there is some
  *   TSR_EVENT_PROMPT   {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}
  *   TSR_EVENT_END      {"prompt_tokens", "cached_tokens": of these, read from the cache, "tokens", "seed", "waited_seconds":
- *                      before it was computed first, "first_token_seconds": from the submission on, "seconds": in all,
+ *                      before it was computed first, "reasoning_tokens": of "tokens", those of the reasoning and its marks,
+ *                      0 without parse, "first_token_seconds": from the submission on, "seconds": in all,
  *                      "stop_token": the token that ended it, if any; it has no event and is not in "tokens". With logprobs
  *                      "stop_logprob" and "stop_top": of it, as "logprob" and "top" of a token's event, so that a loop
  *                      can teach when to stop. "logprob": sum over the text's tokens, which is that of their events,
- *                      where logprobs or best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
+ *                      where logprobs or best_of asked for it, "message": as of tsr_chat_parse, with parse; with "cut_call" where the
+ *                      text ended within a call, "error": {"code": TSR_*, "message"}
  *                      where it failed}
  * null as a log probability: the token has probability 0.
  * Codes: TSR_VALUES_LOST, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
@@ -2653,7 +2658,8 @@ TSR_API void tsr_engine_free(tsr_engine* engine);
  * and options of tsr_engine_submit except logits and keep; lists and objects (stop, stop_ids, logit_bias, json_schema, choices, tools,
  * ...) are JSON there, not text. "adapter" is the path of a LoRA adapter, from the file's folder, or a name. A line of results:
  * {"line": from 1, "id", "text", "finish": length, stop, cancelled or failed, "tokens", "seed", "prompt_tokens", and where they are
- * "ids", "logprobs", "prompt_logprobs", "stop_token", ..., "error"}; of n texts "texts": [{"text", ...}].
+ * "ids", "logprobs", "prompt_logprobs", "stop_token", "message" (of an answer with more than its text, as of tsr_chat_parse), ...,
+ * "error"}; of n texts "texts": [{"text", ...}].
  *
  *     tsr_request_file_open("requests.jsonl", "texts.jsonl", NULL, &file);
  *     tsr_request_file_start(file, runtime, model, NULL);

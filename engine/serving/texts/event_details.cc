@@ -32,6 +32,7 @@ Json usage_json(const ServedUsage& usage, const Tokenizer* tokenizer) {
   Json json = {{"prompt_tokens", usage.prompt_tokens},
                {"cached_tokens", usage.cached_tokens},
                {"tokens", usage.tokens},
+               {"reasoning_tokens", usage.reasoning_tokens},
                {"seed", static_cast<int64_t>(usage.seed)},
                {"waited_seconds", usage.waited_s},
                {"first_token_seconds", usage.first_token_s},

@@ -18,6 +18,7 @@ const std::string* ServedAnswer::marker(int32_t token) const {
 }
 
 AnswerDelta ServedAnswer::add(std::string_view text) {
+  text_bytes_ += text.size();
   AnswerDelta delta = stream_.add(text);
   content_ += delta.content.size();
   reasoning_ += delta.reasoning.size();
@@ -35,6 +36,7 @@ AnswerDelta ServedAnswer::add_start(std::string_view text) {
 AnswerDelta ServedAnswer::add_content(std::string_view text) {
   is_limited_ = true;
   limited_ += text;
+  text_bytes_ += text.size();
   return {{}, std::string(text)};
 }
 
@@ -49,6 +51,19 @@ AnswerDelta ServedAnswer::finish() {
   answer_.reasoning = start_ + rest.reasoning;
   answer_.content = limited_;
   return rest;
+}
+
+int64_t ServedAnswer::reasoning_tokens() const {
+  const std::vector<ReasoningRange> ranges = stream_.reasoning_ranges();
+  auto range = ranges.begin();
+  int64_t count = 0;
+  for (size_t i = 0; i < token_begins_.size(); ++i) {
+    const size_t begin = token_begins_[i], next = i + 1 < token_begins_.size() ? token_begins_[i + 1] : text_bytes_;
+    while (range != ranges.end() && range->end <= begin) ++range;
+    // A token without text, as within a character, belongs to the text that follows.
+    if (range != ranges.end() && std::max(next, begin + 1) > range->begin) ++count;
+  }
+  return count;
 }
 
 std::string ServedAnswer::message() const { return dump(message_json(answer_, seed_)); }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/sampling/chat.h"
 #include "text/answer/stream.h"
@@ -31,6 +32,8 @@ class ServedAnswer {
 
   // The text of a control token within a mark; null for other tokens, which the decoder knows.
   const std::string* marker(int32_t token) const;
+  // Called before the text of each generated token.
+  void begin_token() { token_begins_.push_back(text_bytes_); }
   // Returns the parts that are decided by this text.
   AnswerDelta add(std::string_view text);
   // add_start: text before the answer, all reasoning.
@@ -41,11 +44,15 @@ class ServedAnswer {
   AnswerDelta finish();
   // {"role", "content", ...} as JSON.
   std::string message() const;
+  // Number of tokens of the reasoning and its marks, after `finish`.
+  int64_t reasoning_tokens() const;
 
  private:
   const std::shared_ptr<const AnswerReading> reading_;
   const uint64_t seed_;
   AnswerStream stream_;
+  std::vector<size_t> token_begins_;    // in the text
+  size_t text_bytes_ = 0;               // given
   size_t content_ = 0, reasoning_ = 0;  // bytes returned
   std::string start_, limited_;         // given by add_start and add_content
   bool is_limited_ = false;

@@ -237,6 +237,7 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   result.token = token;
   if (position) usage_.log_probability += position->own.log_probability;
   if (has_position) result.log_probabilities.push_back(std::move(*position));
+  if (answer_) answer_->begin_token();
   if (decoder_) emit_text(add_text(token, bytes), result);
   events.push_back(std::move(result));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);
@@ -306,6 +307,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
     const AnswerDelta last = answer_->finish();
     rest.text += last.content;
     rest.reasoning += last.reasoning;
+    usage_.reasoning_tokens = answer_->reasoning_tokens();
   }
   if (!rest.text.empty() || !rest.reasoning.empty()) events.push_back(std::move(rest));
   ServingEvent end = event(Kind::kEnd);

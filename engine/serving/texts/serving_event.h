@@ -16,6 +16,7 @@ namespace tessera {
 // ServedUsage: statistics of a text at its end.
 struct ServedUsage {
   int64_t prompt_tokens = 0, cached_tokens = 0, tokens = 0;
+  int64_t reasoning_tokens = 0;  // of `tokens`: those of a parsed answer's reasoning and its marks
   uint64_t seed = 0;
   double waited_s = 0, first_token_s = 0, total_s = 0;  // since submission
   bool has_log_probability = false;                     // whether it was requested:
