@@ -111,6 +111,7 @@ type Event struct {
 	Prompt        []TokenProbability // of the prompt, before all else, where prompt_logprobs asks for it
 	Tokens        []int32            // generated since the event before
 	Finish        Finish             // "" before the end
+	CutCall       *ToolCall          // at the end: the call within which the text ended; its arguments are the beginning of an object's JSON
 	StopText      string             // at the end: the text of `stop` that ended it
 	StopToken     *TokenProbability  // at the end: the token that ended it, which is none of Tokens; nil: none
 	Failure       *Error             // with Failed

@@ -28,6 +28,7 @@ type endDetails struct {
 	Prompt    int64       `json:"prompt_tokens"`
 	Cached    int64       `json:"cached_tokens"`
 	Tokens    int64       `json:"tokens"`
+	Reasoning int64       `json:"reasoning_tokens"`
 	Seed      int64       `json:"seed"`
 	Waited    float64     `json:"waited_seconds"`
 	First     float64     `json:"first_token_seconds"`
@@ -51,6 +52,7 @@ type message struct {
 			Arguments json.RawMessage
 		}
 	} `json:"tool_calls"`
+	CutCall *inference.ToolCall `json:"cut_call"`
 }
 
 // split turns an event of the engine into one for dialects.
@@ -82,11 +84,6 @@ func (s *stream) splitToken(event tessera.Event, made *inference.Event) error {
 		return internal(err)
 	}
 	made.Reasoning = details.Reasoning
-	if details.Reasoning != "" && event.Token >= 0 && event.Text == "" {
-		s.mutex.Lock()
-		s.usage.Reasoning++
-		s.mutex.Unlock()
-	}
 	if details.LogProb != nil || details.Top != nil {
 		made.Probabilities = []inference.TokenProbability{s.probability(event.Token, &details)}
 	}
@@ -162,6 +159,9 @@ func (s *stream) splitEnd(event tessera.Event, made *inference.Event) error {
 		}
 	}
 	made.Calls = details.calls()
+	if details.Message != nil && details.Message.CutCall != nil && details.Message.CutCall.Name != "" {
+		made.CutCall = details.Message.CutCall // without a name nothing is to be shown
+	}
 	if len(made.Calls) > 0 && made.Finish == inference.Stop {
 		made.Finish = inference.ToolCalls
 	}
@@ -197,6 +197,7 @@ func (s *stream) count(details *endDetails) {
 		s.usage.Prompt, s.usage.Cached = details.Prompt, details.Cached
 	}
 	s.usage.Generated += details.Tokens
+	s.usage.Reasoning += details.Reasoning
 	s.usage.Seed = details.Seed
 	s.usage.Queue = details.Waited
 	if prefill := details.First - details.Waited; prefill > s.usage.Prefill {

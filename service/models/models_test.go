@@ -228,6 +228,28 @@ func TestToolCalls(t *testing.T) {
 			t.Errorf("the function %q obliged: found %v", word, err)
 		}
 	}
+	const short = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}{% endfor %}"
+	request.Options = inference.Options{"tools": tools, "temperature": 0.0, "template": short}
+	cut := 0
+	for limit := int64(20); limit < 50; limit += 3 {
+		request.Options["max_tokens"] = limit
+		events, _ := all(t, model, request)
+		for _, event := range events {
+			if event.Text != "" {
+				t.Errorf("within %d tokens of calls, found the text %q", limit, event.Text)
+			}
+			if event.CutCall == nil {
+				continue
+			}
+			cut++
+			if event.Finish != inference.Length || event.CutCall.ID == "" || event.CutCall.Name != "f" {
+				t.Errorf("found %+v", event)
+			}
+		}
+	}
+	if cut == 0 {
+		t.Error("no call was cut")
+	}
 	var details endDetails
 	if err := json.Unmarshal([]byte(`{"tokens":3,"message":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"x":1}}},{"id":"b","function":{"name":"g"}}]}}`), &details); err != nil {
 		t.Fatal(err)

@@ -123,18 +123,25 @@ func (x *exchange) Piece(_ int, event inference.Event) []byte {
 	return bytes
 }
 
-// take adds an event to its text, and gives the calls that it adds, numbered.
+// take adds an event to its text, and gives the calls that it adds, numbered. A call that was cut has its arguments as far as they go,
+// and is no reason for the finish "tool_calls".
 func (x *exchange) take(text *choice, event inference.Event) (calls []toolCall) {
 	first := len(text.calls)
-	for _, call := range event.Calls {
+	add := func(call inference.ToolCall) {
 		if x.oneCall && len(text.calls) > 0 {
-			break
+			return
 		}
 		index := len(text.calls)
 		text.calls = append(text.calls, toolCall{&index, call.ID, "function", functionCall{call.Name, call.Arguments}})
 	}
+	for _, call := range event.Calls {
+		add(call)
+	}
 	if event.Finish != "" {
 		text.finish = openai.FinishReason(event.Finish, len(text.calls))
+	}
+	if event.CutCall != nil {
+		add(*event.CutCall)
 	}
 	if !x.streaming.Streamed {
 		text.text.WriteString(event.Text)

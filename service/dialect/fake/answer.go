@@ -34,6 +34,11 @@ func (m *Models) Answer(request inference.Request) (events []inference.Event, er
 func (m *Models) text(request inference.Request, index int) (events []inference.Event) {
 	if request.ToolChoice == "required" || request.ToolChoice == "named" {
 		call := makeCall(request, index)
+		// Its arguments have a token a byte, where a limit cuts them.
+		if limit, ok := request.Options["max_tokens"].(int64); ok && limit < int64(len(call.Arguments)) {
+			call.Arguments = call.Arguments[:limit]
+			return []inference.Event{{Index: index, CutCall: &call, Tokens: make([]int32, limit), Finish: inference.Length}}
+		}
 		return []inference.Event{{Index: index, Calls: []inference.ToolCall{call}, Tokens: []int32{1}}, {Index: index, Finish: inference.ToolCalls}}
 	}
 	if thinks(request) {

@@ -61,6 +61,7 @@ func firstTool(request inference.Request) string {
 //	weather   a call of the first tool, where there are tools and no result yet
 //	twice     two of them
 //	think     reasoning before the text; so does "reasoning"
+//	cut       the last call is cut by the limit of tokens
 //	long      ends by the limit of tokens
 //	halt      ends by the first of `stop`
 //	break     fails after a piece of text
@@ -80,6 +81,9 @@ func ByWords(request inference.Request) ([]inference.Event, error) {
 		event := &s.events[i]
 		if event.Text != "" || event.Reasoning != "" {
 			event.Tokens = []int32{5}
+		}
+		if event.CutCall != nil {
+			event.Tokens = append(event.Tokens, 5, 5, 5)
 		}
 		for range event.Calls {
 			event.Tokens = append(event.Tokens, 5, 5, 5, 5, 5)
@@ -114,8 +118,14 @@ func (s *script) follow(request inference.Request, last message) {
 		if has("twice") {
 			calls = append(calls, inference.ToolCall{ID: "call00002", Name: tool, Arguments: `{"location":"Oslo"}`})
 		}
-		s.events = append(s.events, inference.Event{Calls: calls})
-		s.end(inference.ToolCalls)
+		if !has("cut") {
+			s.events = append(s.events, inference.Event{Calls: calls})
+			s.end(inference.ToolCalls)
+			return
+		}
+		last := calls[len(calls)-1]
+		last.Arguments = `{"location":"Rome","days":[1,2],"why":"to se`
+		s.events = append(s.events, inference.Event{Calls: calls[:len(calls)-1], CutCall: &last, Finish: inference.Length})
 		return
 	}
 	switch {

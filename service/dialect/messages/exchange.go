@@ -86,9 +86,12 @@ func (x *exchange) Piece(_ int, piece inference.Event) []byte {
 	}
 	for _, call := range piece.Calls {
 		if !x.oneCall || x.calls == 0 {
-			x.turn("")
-			x.call(call)
+			x.calls++
+			x.call(call, openai.Arguments(call.Arguments))
 		}
+	}
+	if cut := piece.CutCall; cut != nil && (!x.oneCall || x.calls == 0) {
+		x.call(*cut, wholeMembers(cut.Arguments))
 	}
 	if piece.Finish != "" {
 		x.ended = piece
@@ -139,15 +142,16 @@ func (x *exchange) stop(block any) {
 	x.reply.Content = append(x.reply.Content, block)
 }
 
-func (x *exchange) call(call inference.ToolCall) {
-	x.calls++
+// call adds a block. The whole message has its input as an object, which for a call that was cut has the members that are complete.
+func (x *exchange) call(call inference.ToolCall, input json.RawMessage) {
+	x.turn("")
 	block := toolBlock{Type: "tool_use", ID: call.ID, Name: call.Name, Input: json.RawMessage("{}"), Caller: plain{"direct"}}
 	if block.ID == "" {
 		block.ID = fmt.Sprintf("toolu_%s%02d", x.id, len(x.reply.Content))
 	}
 	x.emit("content_block_start", blockStart{"content_block_start", len(x.reply.Content), block})
 	x.delta(inputDelta{"input_json_delta", call.Arguments})
-	block.Input = openai.Arguments(call.Arguments)
+	block.Input = input
 	x.stop(block)
 }
 

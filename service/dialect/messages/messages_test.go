@@ -77,6 +77,18 @@ func TestErrorsHaveAnthropicsTypes(t *testing.T) {
 	}
 }
 
+func TestMembersOfCutInputs(t *testing.T) {
+	for text, wanted := range map[string]string{
+		"": "{}", "{": "{}", "[1": "{}", `{"a`: "{}", `{"a":`: "{}", `{"a":"x`: "{}", `{"a":"x"`: `{"a":"x"}`, `{"a":1`: "{}", `{"a":1,`: `{"a":1}`,
+		`{"a":{"b":2}`: `{"a":{"b":2}}`, `{"a":{"b":2`: "{}", `{"a":true`: `{"a":true}`, `{"a":tru`: "{}", `{"<é\"": [1, 2], "b": nul`: `{"<é\"":[1, 2]}`,
+		`{"a":1}`: `{"a":1}`, `{"a":1,"b":2}`: `{"a":1,"b":2}`, `{"a" 1`: "{}",
+	} {
+		if found := string(wholeMembers(text)); found != wanted {
+			t.Errorf("%s: %s; wanted %s", text, found, wanted)
+		}
+	}
+}
+
 func TestBillingLinesAreDropped(t *testing.T) {
 	for text, wanted := range map[string]string{
 		"": "", "You": "You", billing + " cch=1;": "", billing + " cch=1;\nYou": "You", billing + "\n\nYou\nare": "You\nare", " " + billing: " " + billing,

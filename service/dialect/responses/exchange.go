@@ -108,14 +108,14 @@ func (x *exchange) Piece(_ int, piece inference.Event) []byte {
 	if piece.Text != "" {
 		x.turn(words)
 		x.say(piece.Text)
-	} else if piece.Reasoning != "" || piece.Calls != nil {
+	} else if piece.Reasoning != "" || piece.Calls != nil || piece.CutCall != nil {
 		x.pending = nil // tokens of no text
 	}
 	for _, call := range piece.Calls {
-		if x.mostCalls < 0 || x.calls < x.mostCalls {
-			x.turn(nothing)
-			x.call(call)
-		}
+		x.call(call, "completed")
+	}
+	if piece.CutCall != nil {
+		x.call(*piece.CutCall, "incomplete")
 	}
 	if piece.Finish != "" {
 		x.finish = piece.Finish

@@ -59,7 +59,12 @@ func (x *exchange) say(text string) {
 	x.pending = nil
 }
 
-func (x *exchange) call(call inference.ToolCall) {
+// call adds an item for a call. One that was cut has the status incomplete, and its arguments as far as they go.
+func (x *exchange) call(call inference.ToolCall, status string) {
+	if x.mostCalls >= 0 && x.calls >= x.mostCalls {
+		return
+	}
+	x.turn(nothing)
 	x.calls++
 	item := callItem{ID: x.response.itemID("fc"), Type: "function_call", Status: "in_progress", CallID: call.ID, Name: call.Name}
 	if item.CallID == "" {
@@ -69,7 +74,7 @@ func (x *exchange) call(call inference.ToolCall) {
 	x.emit("response.output_item.added", event{OutputIndex: index, Item: item})
 	x.emit("response.function_call_arguments.delta", event{ItemID: item.ID, OutputIndex: index, Delta: &call.Arguments})
 	x.emit("response.function_call_arguments.done", event{ItemID: item.ID, OutputIndex: index, Arguments: &call.Arguments})
-	item.Status, item.Arguments = "completed", call.Arguments
+	item.Status, item.Arguments = status, call.Arguments
 	x.emit("response.output_item.done", event{OutputIndex: index, Item: item})
 	x.response.Output = append(x.response.Output, item)
 }
