@@ -80,9 +80,9 @@ func (c *Chat) Fit(messages any, mostTokens int64, options Options) (fitted stri
 	})
 }
 
-// Parse gives the message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. answer is
-// what the pieces' texts make, with the control tokens of Markers written out. Options: prompt, in_thinking,
-// tools, partial.
+// Parse gives the message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls, and as
+// "cut_call" a call within which it ends. answer is what the pieces' texts make, with the control tokens of Markers written
+// out. Options: prompt, in_thinking, tools, partial, seed.
 func (c *Chat) Parse(answer string, options Options) (message string, err error) {
 	h, done := (*handle)(c).use()
 	defer done()

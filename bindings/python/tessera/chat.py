@@ -68,8 +68,8 @@ class Chat(Handle):
             return json.loads(text(raw.tsr_chat_fit(c, o, data, most_tokens)))
 
     def parse(self, answer: str | bytes, **options: Any) -> dict[str, Any]:
-        """The message that a model's answer is: its content, its reasoning, the tools that it calls. The answer is what
-        the pieces' texts make, with the control tokens of markers() written out.
+        """The message that a model's answer is: its content, its reasoning, the tools that it calls, and as "cut_call" a
+        call within which it ends. The answer is what the pieces' texts make, with the control tokens of markers() written out.
 
         Options: prompt, in_thinking, tools, partial, seed."""
         data = arguments.text("answer", answer)

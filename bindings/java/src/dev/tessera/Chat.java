@@ -88,9 +88,9 @@ public final class Chat extends Handle {
   }
 
   /**
-   * The message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. The answer is
-   * what the pieces' texts make, with the control tokens of {@link #markers} written out. Options: prompt, in_thinking,
-   * tools, partial, seed.
+   * The message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls, and as "cut_call" a
+   * call within which it ends. The answer is what the pieces' texts make, with the control tokens of {@link #markers}
+   * written out. Options: prompt, in_thinking, tools, partial, seed.
    */
   public String parse(String answer, Map<String, ?> options) {
     byte[] given = Text.bytes("answer", answer);
