@@ -164,7 +164,13 @@ TEST_CASE("an answer becomes a message, and the tokens of its marks are told") {
   CHECK(parse("hm</think>Yes", options({{"prompt", "<|start|>assistant\n<think>\n"}})) == yes);
   CHECK(parse("hm</think>Yes ", options({{"in_thinking", int64_t{1}}, {"partial", int64_t{1}}})) == yes);
   CHECK(parse("A <tool", options({{"partial", int64_t{1}}})) == R"({"role":"assistant","content":"A"})");
-  CHECK(parse("A <tool", options({})) == R"({"role":"assistant","content":"A <tool"})");
+  CHECK(parse("A <to", options({})) == R"({"role":"assistant","content":"A <to"})");
+  const char* cut = "A <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x";
+  CHECK(parse(cut, options({{"partial", int64_t{1}}})) == R"({"role":"assistant","content":"A"})");
+  Json ended = Json::parse(parse(cut, options({})));
+  CHECK(ended["cut_call"]["id"].get<std::string>().size() == 9);
+  ended["cut_call"].erase("id");
+  CHECK(ended.dump() == R"({"role":"assistant","content":"A","cut_call":{"name":"f","arguments":"{\"a\": \"x"}})");
   CHECK(parse("A \xE2\x98", options({{"partial", int64_t{1}}})) == R"({"role":"assistant","content":"A"})");
   tsr_text* made = nullptr;
   CHECK(take(tsr_chat_parse(chat.get(), options({{"tool", "[]"}}).get(), "", 0, &made))
