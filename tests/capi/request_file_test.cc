@@ -63,6 +63,28 @@ TEST_CASE("results of a file of requests are in the order of its lines, and a fa
                           ": line 3: ") != std::string::npos);
 }
 
+TEST_CASE("a result has the message of an answer with calls, whole or cut") {
+  const Scratch scratch;
+  const std::string ask = R"({"messages": [{"role": "user", "content": "Hi"}], )";
+  const std::string path = write(
+      scratch, ask + R"("max_tokens": 20, "tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f"}}]})" +
+                   "\n" + ask + R"("choices": ["yes"]})" + "\n");
+  const std::string out = scratch / "texts.jsonl";
+  const RequestFile file = open(path, out);
+  const Runtime rt = runtime();
+  const Model model = described_with_bytes(kDescription, 7);
+  ok(tsr_model_set_metadata(model.get(), "chat_template",
+                            "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n"
+                            "{{ c.function | tojson }}\n</tool_call>{% endfor %}{% endfor %}"));
+  ok(tsr_request_file_start(file.get(), rt.get(), model.get(), options({{"seed", 1}}).get()));
+  for (double done = 0; done < 1;) ok(tsr_request_file_step(file.get(), &done));
+  const std::string results = read(out), second = results.substr(results.find('\n') + 1);
+  CHECK(results.find(R"({"line":1,"text":"","finish":"length",)") == 0);
+  CHECK(results.find(R"("message":{"role":"assistant","content":"","cut_call":{"id":")") < results.find('\n'));
+  CHECK(second.find(R"({"line":2,"text":"yes","finish":"stop",)") == 0);
+  CHECK(second.find("message") == std::string::npos);
+}
+
 TEST_CASE("a wrong line is told with its number before a model is there, and leaves no file") {
   const Scratch scratch;
   const std::string out = scratch / "texts.jsonl";

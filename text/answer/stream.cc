@@ -151,7 +151,7 @@ bool AnswerStream::has_begun(std::string_view mark, size_t at) const {
 
 // Drops a mark in which the answer ends. One that only calls have is a call.
 bool AnswerStream::drop_cut_mark(size_t at) {
-  if (!is_final_ || !answer::is_distinct(std::string_view(text_).substr(at))) return false;
+  if (!is_final_) return false;
   const bool in_content = state_ == State::kContent, at_start = in_content && !is_part_begun_;
   const auto begins = [&](const std::string& mark) { return has_begun(mark, at); };
   const auto opens = [&](const AnswerSpan& span) { return has_begun(span.open, at); };
@@ -163,7 +163,7 @@ bool AnswerStream::drop_cut_mark(size_t at) {
       (may_reason && std::ranges::any_of(form_.reasoning, opens)) ||
       (at_start && (std::ranges::any_of(form_.content, opens) || std::ranges::any_of(form_.between, begins))) ||
       (span_ && has_begun(span_->close, at)) || std::ranges::any_of(form_.ends, begins);
-  if (!may_be_call && !may_be_other) return false;
+  if ((!may_be_call && !may_be_other) || !answer::is_distinct(std::string_view(text_).substr(at))) return false;
   answer_.is_complete = false;
   if (!may_be_other) answer_.cut_call.emplace();
   at_ = text_.size();

@@ -45,6 +45,7 @@ func TestOneEventOfAllIsOneChunkEach(t *testing.T) {
 
 func TestFinishReasonsFollowCalls(t *testing.T) {
 	call := inference.Event{Calls: []inference.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "{}"}}}
+	cut := &inference.ToolCall{ID: "c", Name: "f", Arguments: `{"x`}
 	for _, each := range []struct {
 		members string
 		events  []inference.Event
@@ -56,6 +57,9 @@ func TestFinishReasonsFollowCalls(t *testing.T) {
 		{`"n":1`, []inference.Event{{Finish: inference.ToolCalls}}, "stop", 0},
 		{`"n":1`, []inference.Event{call, {Finish: inference.Length}}, "length", 2},
 		{`"n":1`, []inference.Event{{Text: "x"}, {Finish: inference.Cancelled}}, "length", 0},
+		{`"n":1`, []inference.Event{call, {Finish: inference.Length, CutCall: cut}}, "length", 3},
+		{`"n":1`, []inference.Event{{Finish: inference.Stop, CutCall: cut}}, "stop", 1},
+		{`"parallel_tool_calls":false`, []inference.Event{call, {Finish: inference.Length, CutCall: cut}}, "length", 1},
 	} {
 		for _, streamed := range []string{`,"stream":true`, ""} {
 			reply := play(each.members+streamed, each.events...)
