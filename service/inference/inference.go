@@ -86,11 +86,11 @@ const (
 	Failed    Finish = "failed"
 )
 
-// ToolCall is a whole call.
+// ToolCall is a call of a tool.
 type ToolCall struct {
 	ID        string
 	Name      string
-	Arguments string // a JSON object
+	Arguments string // a JSON object; of CutCall its beginning
 }
 
 // TokenProbability is a token and its log probability: -Inf for a probability of 0, NaN for a text's first token, which has none.
@@ -111,7 +111,7 @@ type Event struct {
 	Prompt        []TokenProbability // of the prompt, before all else, where prompt_logprobs asks for it
 	Tokens        []int32            // generated since the event before
 	Finish        Finish             // "" before the end
-	CutCall       *ToolCall          // at the end: the call within which the text ended; its arguments are the beginning of an object's JSON
+	CutCall       *ToolCall          // at the end: the call within which the text ended; its name is complete
 	StopText      string             // at the end: the text of `stop` that ended it
 	StopToken     *TokenProbability  // at the end: the token that ended it, which is none of Tokens; nil: none
 	Failure       *Error             // with Failed
