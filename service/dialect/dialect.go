@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"tessera.dev/service/inference"
@@ -29,6 +30,18 @@ type Call struct {
 	Received time.Time
 	// Context ends with the connection.
 	Context context.Context
+	// Origin is the scheme and the host that the client called, as "https://localhost:8080".
+	Origin string
+}
+
+// Token returns the key that a request was sent with, from either header in which clients send it; "" for none.
+func Token(header http.Header) string {
+	if given := header.Get("Authorization"); given != "" {
+		if kind, token, found := strings.Cut(given, " "); found && strings.EqualFold(kind, "bearer") {
+			return strings.TrimSpace(token)
+		}
+	}
+	return strings.TrimSpace(header.Get("X-Api-Key"))
 }
 
 // Exchange is a request that asks for texts, and its reply. One goroutine uses it; Piece and End build up the state that Whole
@@ -92,6 +105,7 @@ type Upload struct {
 type Download struct {
 	Method, Path string
 	Scope        string
+	Unkeyed      bool // asks for no key: the path itself is a secret
 	Open         func(call *Call) (Content, error)
 	Errors       Errors
 }

@@ -87,12 +87,13 @@ func (s *Server) serve(plain http.ResponseWriter, r *http.Request) {
 	key, err := s.keyOf(r, found)
 	if err != nil {
 		header.Set("Connection", "close")
+		challenge(header, err)
 		s.fail(w, r, form, err)
 		return
 	}
 	tenant = key.Tenant
 	found.serve(w, r, &dialect.Call{Header: r.Header, Path: r.URL.Path, Query: r.URL.Query(), Tenant: key.Tenant, Memory: key.Memory,
-		Now: begun, ID: id, Names: names, Context: r.Context()}, key)
+		Now: begun, ID: id, Names: names, Context: r.Context(), Origin: originOf(r)}, key)
 }
 
 func (s *Server) recovered(w *statusWriter, r *http.Request, found any) {
@@ -204,29 +205,39 @@ func (s *Server) refusePath(w http.ResponseWriter, r *http.Request, methods []st
 	s.fail(w, r, nil, &inference.Error{Kind: inference.NotFound, Code: "unknown_path", Message: fmt.Sprintf("there is no path %q here; /openapi.json lists all", r.URL.Path)})
 }
 
-// tokenOf returns the key of a request, from either header in which the dialects' clients send it.
-func tokenOf(r *http.Request) string {
-	if given := r.Header.Get("Authorization"); given != "" {
-		if kind, token, found := strings.Cut(given, " "); found && strings.EqualFold(kind, "bearer") {
-			return strings.TrimSpace(token)
+// originOf returns the scheme and the host that the client called. A proxy that ends TLS says so.
+func originOf(r *http.Request) string {
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// challenge tells what was wrong with the key, in the terms of RFC 6750: a client may replace a token that expired.
+func challenge(header http.Header, err error) {
+	if failure := failureOf(err); failure.Kind == inference.Unauthenticated {
+		header.Set("WWW-Authenticate", "Bearer")
+		if failure.Code == invalidKey {
+			header.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		}
 	}
-	return strings.TrimSpace(r.Header.Get("X-Api-Key"))
 }
+
+const invalidKey = "invalid_api_key"
 
 // keyOf checks the request's key.
 func (s *Server) keyOf(r *http.Request, found *route) (keys.Key, error) {
 	if found.open || !s.config.Keys.Any() {
 		return keys.Key{Scopes: []keys.Scope{keys.Admin}}, nil
 	}
-	token := tokenOf(r)
+	token := dialect.Token(r.Header)
 	if token == "" {
 		return keys.Key{}, &inference.Error{Kind: inference.Unauthenticated, Code: "missing_api_key",
 			Message: "found no key; send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\""}
 	}
 	key, known := s.config.Keys.Lookup(token)
 	if !known {
-		return keys.Key{}, &inference.Error{Kind: inference.Unauthenticated, Code: "invalid_api_key", Message: "the key is not known here"}
+		return keys.Key{}, &inference.Error{Kind: inference.Unauthenticated, Code: invalidKey, Message: "the key is not known here"}
 	}
 	if !key.Allows(found.scope) {
 		return keys.Key{}, &inference.Error{Kind: inference.Forbidden, Code: "missing_scope", Message: fmt.Sprintf(

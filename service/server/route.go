@@ -157,6 +157,6 @@ func (s *Server) add(d dialect.Dialect) {
 		s.routes.add(&route{method: u.Method, path: u.Path, errors: u.Errors, scope: keys.Scope(u.Scope), serve: s.serveUpload(u)})
 	}
 	for _, g := range d.Downloads {
-		s.routes.add(&route{method: g.Method, path: g.Path, errors: g.Errors, scope: keys.Scope(g.Scope), serve: s.serveDownload(g)})
+		s.routes.add(&route{method: g.Method, path: g.Path, errors: g.Errors, scope: keys.Scope(g.Scope), open: g.Unkeyed, serve: s.serveDownload(g)})
 	}
 }
