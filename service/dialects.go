@@ -55,7 +55,7 @@ func stateful(stored tuning.Files, work tuning.Jobs) []dialect.Dialect {
 }
 
 // tinkerDialects are trainings by primitives, which go on until end.
-func tinkerDialects(flags *flags, registry *models.Registry, state *store.Store, log *log) (all []dialect.Dialect, end func(), err error) {
+func tinkerDialects(flags *flags, registry *models.Registry, state *store.Store, passes tinkerpaths.Passes, log *log) (all []dialect.Dialect, end func(), err error) {
 	trainers, err := tinkertraining.New(tinkertraining.Config{Devices: flags.devices, Threads: flags.threads, Context: int64(flags.trainContext), Models: registry,
 		Cores: registry, Slots: int64(flags.trainingSlots), Rank: int64(flags.trainingRank), Rows: int64(flags.trainingRows), Log: log.write})
 	if err != nil {
@@ -71,11 +71,11 @@ func tinkerDialects(flags *flags, registry *models.Registry, state *store.Store,
 		work.Close()
 		trainers.Close()
 	}
-	return primitive(work), end, nil
+	return primitive(work, passes), end, nil
 }
 
 // primitive are Tinker's paths.
-func primitive(work *tinker.Service) []dialect.Dialect {
+func primitive(work *tinker.Service, passes tinkerpaths.Passes) []dialect.Dialect {
 	surface := tinkerpaths.Alias(chat.New(chat.Settings{}), completions.New(), listing.New())
-	return []dialect.Dialect{tinkerpaths.New(work), surface}
+	return []dialect.Dialect{tinkerpaths.New(work, passes), surface}
 }

@@ -99,7 +99,13 @@ func newServer(flags *flags, registry *models.Registry, state *store.Store, know
 		if err != nil {
 			return nil, nil, err
 		}
-		stepped, stopSteps, err := tinkerDialects(flags, registry, state, log)
+		passes, err := newPasses(state, known)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		known = passes
+		stepped, stopSteps, err := tinkerDialects(flags, registry, state, passes, log)
 		if err != nil {
 			stop()
 			return nil, nil, err

@@ -15,7 +15,7 @@ import (
 // whole is a server with all paths, which is asked for none that needs models.
 func whole() *server.Server {
 	registry := (*models.Registry)(nil)
-	all := append(append(dialects(registry), stateful(nil, nil)...), primitive(nil)...)
+	all := append(append(dialects(registry), stateful(nil, nil)...), primitive(nil, nil)...)
 	return server.New(server.Config{Dialects: all, Plan: registry.Plan, Page: []byte("page")})
 }
 

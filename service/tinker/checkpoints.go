@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,8 +15,9 @@ import (
 
 // Kinds of checkpoints, as paths have them.
 const (
-	Weights        = "weights"
-	SamplerWeights = "sampler_weights"
+	Weights         = "weights"
+	SamplerWeights  = "sampler_weights"
+	ExternalWeights = "external_weights" // for others' programs, as PEFT reads them
 )
 
 // Bounds of the time that a checkpoint stays: an hour to ten years.
@@ -65,21 +65,22 @@ func (o *SaveOrder) check() error {
 	if o.Life != 0 && (o.Life < leastLife || o.Life > mostLife) {
 		return invalid("ttl_seconds", "found %d, wanted %d to %d", o.Life, leastLife, mostLife)
 	}
-	return checkName(o.Name)
+	return checkLetters("path", o.Name)
 }
 
-func checkName(name string) error {
+// checkLetters checks a name, which may be part of a path.
+func checkLetters(param, name string) error {
 	if len(name) > mostName {
-		return invalid("path", "found a name of %d letters, wanted at most %d", len(name), mostName)
+		return invalid(param, "found a name of %d letters, wanted at most %d", len(name), mostName)
 	}
 	for _, letter := range name {
 		plain := letter >= 'a' && letter <= 'z' || letter >= 'A' && letter <= 'Z' || letter >= '0' && letter <= '9'
 		if !plain && !strings.ContainsRune("._-", letter) {
-			return invalid("path", "found %q, wanted a name of letters, digits, '.', '_' and '-'", short(name))
+			return invalid(param, "found %q, wanted a name of letters, digits, '.', '_' and '-'", short(name))
 		}
 	}
 	if name == "." || name == ".." {
-		return invalid("path", "found %q, wanted a name", name)
+		return invalid(param, "found %q, wanted a name", name)
 	}
 	return nil
 }
@@ -115,6 +116,20 @@ func (s *Service) SaveForSampler(ctx context.Context, tenant, id string, given N
 	})
 }
 
+// SaveExternal writes the adapters of a run for others' programs.
+func (s *Service) SaveExternal(ctx context.Context, tenant, id string, given Numbered, order SaveOrder, failure error) (*Future, error) {
+	if failure == nil {
+		failure = order.check()
+	}
+	return s.submit(ctx, tenant, id, given, failure, func(ctx context.Context, one *run) (any, error) {
+		made, err := s.save(ctx, one, ExternalWeights, order, func(trainer Trainer, folder string) error { return trainer.SaveAdapters(ctx, folder) })
+		if err != nil {
+			return nil, err
+		}
+		return &SavedExternal{made.Path()}, nil
+	})
+}
+
 // save writes a folder and then its row.
 func (s *Service) save(ctx context.Context, one *run, kind string, order SaveOrder, write func(trainer Trainer, folder string) error) (*Checkpoint, error) {
 	made := &Checkpoint{Run: one.ID, Kind: kind, Name: order.Name, Base: one.Base, Adapters: one.Adapters, Folder: tuning.NewID("checkpoint-"),
@@ -147,12 +162,18 @@ func (s *Service) save(ctx context.Context, one *run, kind string, order SaveOrd
 		s.removeFolder(earlier.Folder)
 	}
 	s.count(one.Tenant, one.Session, one.Base, CheckpointCount, 1)
-	if kind == SamplerWeights {
-		if err := s.config.Models.PublishSnapshot(made.Path(), made.Base, s.folder(made.Folder)); err != nil {
-			return nil, err
-		}
+	if err := s.publishCheckpoint(made); err != nil {
+		return nil, err
 	}
 	return made, nil
+}
+
+// publishCheckpoint makes one that is for sampling a model.
+func (s *Service) publishCheckpoint(one *Checkpoint) error {
+	if one.Kind != SamplerWeights {
+		return nil
+	}
+	return s.config.Models.PublishSnapshot(one.Path(), one.Base, s.folder(one.Folder))
 }
 
 // writeFolder writes a folder that lasts when this returns.
@@ -182,8 +203,8 @@ func (s *Service) writeFolder(ctx context.Context, one *run, id string, write fu
 // SplitPath takes the path of a checkpoint apart.
 func SplitPath(path string) (run, kind, name string, err error) {
 	parts := strings.Split(strings.TrimPrefix(path, "tinker://"), "/")
-	if !strings.HasPrefix(path, "tinker://") || len(parts) != 3 || parts[1] != Weights && parts[1] != SamplerWeights {
-		return "", "", "", invalid("path", "found %q, wanted tinker://RUN/weights/NAME or tinker://RUN/sampler_weights/NAME", short(path))
+	if !strings.HasPrefix(path, "tinker://") || len(parts) != 3 || parts[1] != Weights && parts[1] != SamplerWeights && parts[1] != ExternalWeights {
+		return "", "", "", invalid("path", "found %q, wanted tinker://RUN/weights/NAME, with sampler_weights or external_weights in its middle for others", short(path))
 	}
 	return parts[0], parts[1], parts[2], nil
 }
@@ -302,20 +323,4 @@ func (s *Service) dropExpired(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// Files are those of a checkpoint's folder, by names within it.
-func (s *Service) Files(ctx context.Context, tenant, path string) (folder string, names []string, err error) {
-	found, err := s.checkpointAt(ctx, tenant, path, "")
-	if err != nil {
-		return "", nil, err
-	}
-	folder = s.folder(found.Folder)
-	entries, err := os.ReadDir(folder)
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			names = append(names, entry.Name())
-		}
-	}
-	return folder, names, err
 }

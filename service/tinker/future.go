@@ -43,6 +43,8 @@ type (
 	Loaded struct{ Run, Path string }
 	// SavedSampler is a checkpoint for sampling, or an ephemeral sampler.
 	SavedSampler struct{ Path, Sampler string }
+	// SavedExternal is a checkpoint for others' programs.
+	SavedExternal struct{ Path string }
 	// Ended is a run that is unloaded.
 	Ended struct{ Run string }
 )

@@ -29,6 +29,7 @@ type Run struct {
 	Dirty    bool              `json:"dirty,omitempty"`  // its state has been in memory
 	Ended    bool              `json:"ended,omitempty"`  // unloaded for good
 	Origin   *Origin           `json:"origin,omitempty"` // what it begins with; nil: new adapters
+	Copied   string            `json:"copied,omitempty"` // the path of what it is a copy of: there is nothing to train
 	Sort     Base              `json:"sort"`
 }
 
@@ -156,17 +157,37 @@ func (s *Service) Info(ctx context.Context, tenant, id string) (Run, error) {
 	return found, err
 }
 
-// Runs lists them, the newest first.
-func (s *Service) Runs(ctx context.Context, tenant string, limit, offset int) (runs []Run, all int, err error) {
-	rows, all, err := s.config.Store.Rows(ctx, RowQuery{Kind: runRow, Tenant: tenant, Limit: limit, Offset: offset})
+// Runs lists them, the newest first; project "": those of all.
+func (s *Service) Runs(ctx context.Context, tenant, project string, limit, offset int) (runs []Run, all int, err error) {
+	query := RowQuery{Kind: runRow, Tenant: tenant, Limit: limit, Offset: offset}
+	var projects map[string]string
+	if project != "" {
+		query.Limit, query.Offset = 0, 0
+		if projects, err = s.projects(ctx, tenant); err != nil {
+			return nil, 0, err
+		}
+	}
+	rows, all, err := s.config.Store.Rows(ctx, query)
 	for _, row := range rows {
 		var one Run
 		if err := json.Unmarshal(row.Data, &one); err != nil {
 			return nil, 0, err
 		}
-		runs = append(runs, one)
+		if project == "" || projects[one.Session] == project {
+			runs = append(runs, one)
+		}
 	}
-	return runs, all, err
+	if project == "" || err != nil {
+		return runs, all, err
+	}
+	all = len(runs)
+	if offset > all {
+		offset = all
+	}
+	if runs = runs[offset:]; limit > 0 && limit < len(runs) {
+		runs = runs[:limit]
+	}
+	return runs, all, nil
 }
 
 // run finds one that may work, and starts its worker where it has none.
@@ -188,6 +209,9 @@ func (s *Service) run(ctx context.Context, tenant, id string) (*run, error) {
 		return nil, err
 	}
 	switch {
+	case read.Copied != "":
+		return nil, &inference.Error{Kind: gone, Code: "model_is_a_copy", Param: "model_id",
+			Message: "the model holds a copy of a checkpoint and cannot be trained; load the copy into another one"}
 	case read.Ended:
 		return nil, &inference.Error{Kind: gone, Code: "model_unloaded", Param: "model_id", Message: "the model was unloaded; load one of its checkpoints"}
 	case read.Dirty && read.Swap == "":

@@ -131,12 +131,14 @@ func (s *Service) Sample(ctx context.Context, tenant, id string, given Numbered,
 	s.mutex.Unlock()
 	s.begin(func(context.Context) {
 		defer end()
-		result, err := s.sample(withFuture(live, f), from, &prompt)
-		if err != nil {
+		if result, err := s.sample(withFuture(live, f), from, &prompt); err != nil {
 			f.finish(nil, err)
-			return
+		} else {
+			f.finish(result, nil)
 		}
-		f.finish(result, nil)
+		if id != "" {
+			s.complete(client{id, given.Number / clones}, f)
+		}
 	}, func() { end(); f.finish(nil, errStopping) })
 	return f, nil
 }

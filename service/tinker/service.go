@@ -29,7 +29,16 @@ type Service struct {
 	samplers map[string]*Sampler
 	samples  map[sampleKey]*sampleCall
 	usage    map[Count]int64 // with Count 0
-	closed   bool
+	links    map[string]link
+
+	completions map[client][]completion // in the order of their places
+	completed   int64                   // begins above that of any earlier process, whose places clients may have
+	news        chan struct{}           // closed with the next completion
+
+	closed bool
+
+	keeping sync.Mutex // held while a session is written
+	copying sync.Mutex // held while a checkpoint is copied
 
 	residence residence
 }
@@ -48,7 +57,8 @@ func New(config Config) (*Service, error) {
 	life, stop := context.WithCancel(context.Background())
 	hard, halt := context.WithCancel(context.Background())
 	s := &Service{config: config, life: life, stop: stop, hard: hard, halt: halt, futures: map[string]*Future{}, sessions: map[string]*Session{}, runs: map[string]*run{},
-		samplers: map[string]*Sampler{}, samples: map[sampleKey]*sampleCall{}, usage: map[Count]int64{}}
+		samplers: map[string]*Sampler{}, samples: map[sampleKey]*sampleCall{}, usage: map[Count]int64{}, links: map[string]link{},
+		completions: map[client][]completion{}, news: make(chan struct{}), completed: time.Now().UnixMicro()}
 	s.residence.service = s
 	if err := os.MkdirAll(config.Store.TinkerFolder(), 0o700); err != nil {
 		return nil, err
@@ -172,6 +182,8 @@ func (s *Service) keepHouse() {
 		case now := <-tick.C:
 			s.dropFutures(now)
 			s.dropSamples(now)
+			s.dropCompletions()
+			s.dropLinks(now)
 			s.endSilent(now)
 			s.flushUsage(s.life)
 			if err := s.dropExpired(s.life, now); err != nil && s.life.Err() == nil {

@@ -13,6 +13,7 @@ type Session struct {
 	ID       string            `json:"id"`
 	Tenant   string            `json:"tenant"`
 	Name     string            `json:"name,omitempty"`
+	Project  string            `json:"project,omitempty"` // "": the default one
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Created  int64             `json:"created"`
@@ -30,6 +31,9 @@ type Finish struct {
 
 // NewSession begins one. key makes it safe to repeat; "" for none.
 func (s *Service) NewSession(ctx context.Context, tenant, key string, given Session) (string, error) {
+	if err := checkProject(given.Project); err != nil {
+		return "", err
+	}
 	given.Tenant, given.Created, given.beat = tenant, time.Now().Unix(), time.Now()
 	given.ID = tuning.NewID("session-")
 	if key != "" {
@@ -156,12 +160,22 @@ func (s *Service) endSilent(now time.Time) {
 	}
 }
 
+// keepSession writes a session as it is.
+func (s *Service) keepSession(one *Session) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.mutex.Lock()
+	kept := *one
+	s.mutex.Unlock()
+	return s.put(s.life, sessionRow, kept.ID, kept.Tenant, "", kept)
+}
+
 // endSessions keeps the end of sessions: their trainers leave the memory, and their ephemeral samplers go.
 func (s *Service) endSessions(ended []*Session) (err error) {
 	var runs []*run
 	var ephemeral []*Sampler
 	for _, one := range ended {
-		if failed := s.put(s.life, sessionRow, one.ID, one.Tenant, "", one); failed != nil {
+		if failed := s.keepSession(one); failed != nil {
 			err = failed
 		}
 		s.mutex.Lock()

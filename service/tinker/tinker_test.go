@@ -366,7 +366,7 @@ func TestAnotherTenantSeesNothing(t *testing.T) {
 	_, err = b.Info(ctx, "another", run)
 	wantKind(t, err, inference.NotFound, "run")
 	wantKind(t, b.Heartbeat(ctx, "another", b.session), inference.NotFound, "session")
-	if runs, all, err := b.Runs(ctx, "another", 10, 0); err != nil || all != 0 || len(runs) != 0 {
+	if runs, all, err := b.Runs(ctx, "another", "", 10, 0); err != nil || all != 0 || len(runs) != 0 {
 		t.Fatalf("found %v %v", runs, err)
 	}
 }

@@ -45,6 +45,8 @@ func shown(result any, protobuf bool) (any, error) {
 			made["sampling_session_id"] = one.Sampler
 		}
 		return made, nil
+	case *tinker.SavedExternal:
+		return map[string]any{"type": "save_weights_external", "path": one.Path}, nil
 	case *tinker.Ended:
 		return map[string]any{"type": "unload_model", "model_id": one.Run}, nil
 	}

@@ -34,11 +34,15 @@ type cursor struct {
 	Total  int `json:"total_count"`
 }
 
-func page(call *dialect.Call, otherwise int) (made cursor, err error) {
+func page(call *dialect.Call, otherwise int) (cursor, error) {
 	query := openai.NewQuery(call.Query)
-	query.Text("access_scope")
-	made = cursor{Offset: query.Integer("offset", 0, 0, 1<<30), Limit: query.Integer("limit", otherwise, 1, 1000)}
+	made := pageOf(query, otherwise)
 	return made, query.Done()
+}
+
+func pageOf(query *openai.Query, otherwise int) cursor {
+	query.Text("access_scope") // others' things are accessible to nobody here
+	return cursor{Offset: query.Integer("offset", 0, 0, 1<<30), Limit: query.Integer("limit", otherwise, 1, 1000)}
 }
 
 func (s *service) sessions(call *dialect.Call) (any, error) {
@@ -111,8 +115,11 @@ type checkpoint struct {
 
 func newCheckpoint(one *tinker.Checkpoint) checkpoint {
 	made := checkpoint{ID: one.ID(), Type: "training", Time: stamp(one.Created), Path: one.Path(), Bytes: one.Bytes, Public: one.Public, Metadata: one.Metadata}
-	if one.Kind == tinker.SamplerWeights {
+	switch one.Kind {
+	case tinker.SamplerWeights:
 		made.Type = "sampler"
+	case tinker.ExternalWeights:
+		made.Type = "external"
 	}
 	if one.Expires > 0 {
 		made.Expires = stamp(one.Expires)
@@ -152,14 +159,15 @@ func (s *service) runObject(call *dialect.Call, run *tinker.Run) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := map[string]any{"training_run_id": run.ID, "base_model": run.Base, "model_owner": call.Tenant, "is_lora": true, "lora_rank": run.Adapters.Rank,
+	made := map[string]any{"training_run_id": run.ID, "base_model": run.Base, "model_owner": owner(call.Tenant), "is_lora": true, "lora_rank": run.Adapters.Rank,
 		"corrupted": run.Dirty && run.Swap == "" && !s.work.Lives(run.ID), "last_request_time": stamp(run.Latest), "user_metadata": run.Metadata}
 	for i := len(found) - 1; i >= 0; i-- {
-		name := "last_checkpoint"
-		if found[i].Kind == tinker.SamplerWeights {
-			name = "last_sampler_checkpoint"
+		switch found[i].Kind {
+		case tinker.Weights:
+			made["last_checkpoint"] = newCheckpoint(&found[i])
+		case tinker.SamplerWeights:
+			made["last_sampler_checkpoint"] = newCheckpoint(&found[i])
 		}
-		made[name] = newCheckpoint(&found[i])
 	}
 	return made, nil
 }
@@ -173,11 +181,12 @@ func (s *service) run(call *dialect.Call) (any, error) {
 }
 
 func (s *service) runs(call *dialect.Call) (any, error) {
-	at, err := page(call, 20)
-	if err != nil {
+	query := openai.NewQuery(call.Query)
+	at, project := pageOf(query, 20), query.Text("project_id")
+	if err := query.Done(); err != nil {
 		return nil, err
 	}
-	found, all, err := s.work.Runs(call.Context, call.Tenant, at.Limit, at.Offset)
+	found, all, err := s.work.Runs(call.Context, call.Tenant, project, at.Limit, at.Offset)
 	if err != nil {
 		return nil, err
 	}
@@ -280,27 +289,21 @@ func (s *service) usage(call *dialect.Call) (any, error) {
 	return map[string]any{"data": data, "sessions": sessions}, nil
 }
 
-// storage sums the checkpoints of the caller. They cost nothing here.
+// storage sums the checkpoints of the caller by projects. They cost nothing here.
 func (s *service) storage(call *dialect.Call) (any, error) {
 	query := openai.NewQuery(call.Query)
-	if query.Text("project_id") != "" {
-		query.Fail("project_id", fields.NotServed, "is given; there are no projects here")
-	}
+	project := query.Text("project_id")
 	if err := query.Done(); err != nil {
 		return nil, err
 	}
-	found, _, err := s.work.Checkpoints(call.Context, call.Tenant, "", 0, 0)
+	found, err := s.work.Storage(call.Context, call.Tenant, project)
 	if err != nil {
 		return nil, err
 	}
-	bytes := int64(0)
-	for i := range found {
-		bytes += found[i].Bytes
-	}
 	data := []any{}
-	if len(found) > 0 {
-		data = append(data, map[string]any{"user_name": call.Tenant, "checkpoint_count": len(found), "size_bytes": bytes,
-			"size_gigabytes": float64(bytes) / 1e9})
+	for _, one := range found {
+		data = append(data, map[string]any{"project_id": one.Project, "org_user_urn": owner(call.Tenant), "user_name": call.Tenant,
+			"checkpoint_count": one.Checkpoints, "size_bytes": one.Bytes, "size_gigabytes": float64(one.Bytes) / 1e9})
 	}
 	return map[string]any{"data": data}, nil
 }

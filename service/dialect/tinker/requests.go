@@ -62,10 +62,11 @@ func metadata(given *fields.Object, name string) map[string]string {
 
 func (s *service) health(*dialect.Call) (any, error) { return map[string]string{"status": "ok"}, nil }
 
-// config are the flags of the SDK: batches as protobuf, which its older versions send where it is set.
+// config are the flags of the SDK: whether its key is exchanged; batches as protobuf, which its older versions send where it is set; whether
+// clones of a sampler's client ask for a number, and ask for what is done of all requests of one at once.
 func (s *service) config(call *dialect.Call) (any, error) {
-	return map[string]any{"pjwt_auth_enabled": false, "proto_write_fwdbwd": false, "proto_compress_fwdbwd": false, "parallel_fwdbwd_chunks": true},
-		checkObject(call)
+	return map[string]any{"pjwt_auth_enabled": s.passes != nil, "proto_write_fwdbwd": false, "proto_compress_fwdbwd": false, "parallel_fwdbwd_chunks": true,
+		"sample_join_sampling_session": true, "sample_use_retrieve_futures": true, "custom_loss_server_side": false}, checkObject(call)
 }
 
 func (s *service) dynamicConfig(call *dialect.Call) (any, error) {
@@ -93,16 +94,21 @@ func (s *service) createSession(call *dialect.Call) (any, error) {
 		session.Tags = tags.Texts(0, 1000)
 	}
 	session.Name, _ = given.Text("display_name")
-	given.Pass("sdk_version", "project_id")
+	session.Project, _ = given.Text("project_id")
+	given.Pass("sdk_version")
 	if err := given.Done(); err != nil {
 		return nil, err
 	}
-	key := call.Header.Get("X-Idempotency-Key")
-	if key == "" {
-		key = call.Header.Get("Idempotency-Key")
-	}
-	id, err := s.work.NewSession(call.Context, call.Tenant, key, session)
+	id, err := s.work.NewSession(call.Context, call.Tenant, repeatKey(call), session)
 	return map[string]any{"type": "create_session", "session_id": id}, err
+}
+
+// repeatKey makes a request safe to repeat; "" for none.
+func repeatKey(call *dialect.Call) string {
+	if key := call.Header.Get("X-Idempotency-Key"); key != "" {
+		return key
+	}
+	return call.Header.Get("Idempotency-Key")
 }
 
 func (s *service) heartbeat(call *dialect.Call) (any, error) {
@@ -190,7 +196,7 @@ func (s *service) load(call *dialect.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	given.Refuse("weights_access_token", "checkpoints of others are loaded where they are public")
+	given.Refuse("weights_access_token", notToken)
 	origin := tinker.Origin{Checkpoint: given.NeedText("path")}
 	origin.Optimizer, _ = given.Flag("optimizer")
 	optimizer(given)
@@ -275,6 +281,16 @@ func (s *service) saveForSampler(call *dialect.Call) (any, error) {
 	}
 	given.Only("kind", `"snapshot"`) // "inflight" is weights that change below their clients
 	return s.saveWith(call, given, s.work.SaveForSampler)
+}
+
+func (s *service) saveExternal(call *dialect.Call) (any, error) {
+	given, err := body(call, "save_weights_external")
+	if err != nil {
+		return nil, err
+	}
+	given.NeedText("path")
+	given.Refuse("age_encryption_recipients", "files are written as they are; encrypt what you download")
+	return s.saveWith(call, given, s.work.SaveExternal)
 }
 
 func (s *service) saveWith(call *dialect.Call, given *fields.Object, save saver) (any, error) {

@@ -23,12 +23,20 @@ const (
 	files     = "files"
 )
 
+// Passes make short-lived tokens that stand for the token of a key, with claims for the client.
+type Passes interface {
+	Issue(token string, claims map[string]any) string
+}
+
 // service answers with the trainings that there are.
-type service struct{ work *tinker.Service }
+type service struct {
+	work   *tinker.Service
+	passes Passes
+}
 
 // New is the dialect over trainings.
-func New(work *tinker.Service) dialect.Dialect {
-	s := &service{work}
+func New(work *tinker.Service, passes Passes) dialect.Dialect {
+	s := &service{work, passes}
 	d := dialect.Dialect{Document: document}
 	add := func(method, scope string, most int64, path string, reply func(call *dialect.Call, models inference.Models) (any, error)) {
 		plain := dialect.Plain{Method: method, Path: prefix + path, Scope: scope, Most: most, Errors: errorBody,
@@ -54,11 +62,14 @@ func New(work *tinker.Service) dialect.Dialect {
 	}{
 		{"GET", "", "/healthz", s.health}, {"POST", "", "/client/config", s.config}, {"POST", "", "/client/dynamic_config", s.dynamicConfig},
 		{"POST", "", "/telemetry", s.telemetry}, {"POST", "", "/create_session", s.createSession}, {"POST", "", "/session_heartbeat", s.heartbeat},
+		{"POST", "", "/auth/token", s.exchange},
 		{"GET", "", "/sessions", s.sessions}, {"GET", "", "/sessions/{id}", s.session}, {"POST", "", "/sessions/{id}/finish", s.finishSession},
+		{"POST", "", "/sessions/search", s.search}, {"PUT", "", "/sessions/{id}/project", s.moveSession},
 		{"POST", training, "/create_model", s.createModel}, {"POST", training, "/unload_model", s.unloadModel}, {"POST", training, "/get_info", s.info},
 		{"POST", training, "/optim_step", s.step}, {"POST", training, "/save_weights", s.save},
 		{"POST", training, "/save_weights_for_sampler", s.saveForSampler}, {"POST", training, "/load_weights", s.load},
-		{"POST", "", "/retrieve_future", s.retrieve}, {"POST", "", "/cancel_future", s.cancel},
+		{"POST", training, "/save_weights_external", s.saveExternal}, {"POST", training, "/copy_weights", s.copy},
+		{"POST", "", "/retrieve_future", s.retrieve}, {"POST", "", "/retrieve_futures", s.completions}, {"POST", "", "/cancel_future", s.cancel},
 		{"POST", "", "/create_sampling_session", s.createSampler}, {"POST", "", "/join_sampling_session", s.joinSampler},
 		{"GET", "", "/samplers/{id}", s.sampler}, {"POST", "", "/asample", s.sample},
 		{"POST", "", "/weights_info", s.weightsInfo}, {"GET", "", "/training_runs", s.runs}, {"GET", "", "/training_runs/{run}", s.run},
@@ -67,10 +78,16 @@ func New(work *tinker.Service) dialect.Dialect {
 		{"POST", training, "/training_runs/{run}/checkpoints/{kind}/{name}/publish", s.publish},
 		{"DELETE", training, "/training_runs/{run}/checkpoints/{kind}/{name}/publish", s.unpublish},
 		{"PUT", training, "/training_runs/{run}/checkpoints/{kind}/{name}/ttl", s.setLife},
+		{"GET", "", "/training_runs/{run}/checkpoints/{kind}/{name}/archive", s.archive},
+		{"GET", "", "/training_runs/{run}/checkpoints/{kind}/{name}/external_weights_urls", s.fileLinks},
 		{"GET", "", "/billing/usage/events", s.usage}, {"GET", "", "/billing/usage/checkpoints/current", s.storage},
 	} {
 		plain(one.method, one.scope, one.path, one.reply)
 	}
+	for _, one := range refusals {
+		plain(one.method, "", one.path, one.refuse)
+	}
+	d.Downloads = append(d.Downloads, dialect.Download{Method: "GET", Path: prefix + linkPath + "{id}/{name}", Unkeyed: true, Open: s.openLink, Errors: errorBody})
 	return d
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"reflect"
 	"regexp"
@@ -41,8 +42,15 @@ func newClient(t *testing.T) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(work.Close)
-	c.d = New(work)
+	c.d = New(work, passes{})
 	return c
+}
+
+// passes give the token itself, with claims.
+type passes struct{}
+
+func (passes) Issue(token string, claims map[string]any) string {
+	return fmt.Sprint(token, " of ", claims["sub"], " in ", claims["org_id"])
 }
 
 // match finds a path among patterns of as many segments.
@@ -64,6 +72,11 @@ func match(pattern, path string) (map[string]string, bool) {
 
 func (c *client) call(method, path string, header http.Header, body []byte) (int, []byte) {
 	c.t.Helper()
+	path, text, _ := strings.Cut(path, "?")
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	for _, p := range c.d.Plains {
 		names, found := match(p.Path, path)
 		if !found || p.Method != method {
@@ -72,7 +85,7 @@ func (c *client) call(method, path string, header http.Header, body []byte) (int
 		if header == nil {
 			header = http.Header{}
 		}
-		reply, err := p.Reply(&dialect.Call{Header: header, Path: path, Body: body, Tenant: "t", Now: time.Now(), Names: names, Context: context.Background()}, c.models, nil)
+		reply, err := p.Reply(&dialect.Call{Header: header, Path: path, Query: query, Body: body, Tenant: "t", Origin: "https://host:1", Now: time.Now(), Names: names, Context: context.Background()}, c.models, nil)
 		if err != nil {
 			var known *inference.Error
 			if !errors.As(err, &known) {
@@ -170,8 +183,31 @@ var conversation = [][2]string{
 	{"/asample", `{"base_model":"base","prompt":{"chunks":[]},"sampling_params":{}}`},
 	{"/retrieve_future", `{"request_id":"none","allow_metadata_only":true}`},
 	{"/cancel_future", `{"request_id":"none"}`},
-	{"/unload_model", `{"model_id":"S:train:0","seq_id":15,"type":"unload_model"}`},
-	{"/optim_step", `{"model_id":"S:train:0","seq_id":16,"adam_params":{}}`},
+	{"/auth/token", `{}`},
+	{"/save_weights_external", `{"model_id":"S:train:0","seq_id":15,"path":"one","ttl_seconds":3600,"type":"save_weights_external"}`},
+	{"/save_weights_external", `{"model_id":"S:train:0","seq_id":16}`},
+	{"/save_weights_external", `{"model_id":"S:train:0","seq_id":17,"path":"two","age_encryption_recipients":["age1"]}`},
+	{"/create_sampling_session", `{"session_id":"S","sampling_session_seq_id":2,"model_path":"tinker://S:train:0/external_weights/one"}`},
+	{"/copy_weights", `{"session_id":"S","model_seq_id":5,"source_path":"tinker://S:train:0/sampler_weights/one","ttl_seconds":7200}`},
+	{"/copy_weights", `{"session_id":"S","model_seq_id":5,"source_path":"tinker://S:train:0/sampler_weights/one","ttl_seconds":7200}`},
+	{"/copy_weights", `{"session_id":"S","model_seq_id":5,"source_path":"tinker://S:train:0/weights/one"}`},
+	{"/copy_weights", `{"session_id":"S","model_seq_id":6,"source_path":"tinker://S:train:0/weights/none"}`},
+	{"/copy_weights", `{"session_id":"S","source_path":"tinker://S:train:0/weights/one"}`},
+	{"/copy_weights", `{"source_path":"tinker://S:train:0/weights/one"}`},
+	{"/copy_weights", `{"destination_project_id":"a/b","source_path":"tinker://S:train:0/weights/one"}`},
+	{"/copy_weights", `{"destination_project_id":"archive","source_path":"tinker://S:train:0/weights/one","weights_access_token":"t"}`},
+	{"/optim_step", `{"model_id":"S:train:5","seq_id":1,"adam_params":{}}`},
+	{"/asample", `{"model_path":"tinker://S:train:5/sampler_weights/one","prompt":{"chunks":[{"tokens":[1]}]},"sampling_params":{"max_tokens":3}}`},
+	{"/retrieve_futures", `{"target":{"type":"sampling_session","sampling_session_id":"S:sample:9"}}`},
+	{"/retrieve_futures", `{"target":{"type":"training"}}`},
+	{"/create_custom_loss", `{"session_id":"S","custom_loss_seq_id":0,"name":"n","inputs":[],"graph":{}}`},
+	{"/sessions/search", `{"session_id":"none"}`},
+	{"/sessions/search", `{"limit":201}`},
+	{"/sessions/search", `{"statuses":[{"type":"active","reasons":["success"]}]}`},
+	{"/sessions/search", `{"cursor":{"last_created_at":"yesterday","last_session_id":"a"}}`},
+	{"/sessions/search", `{"owner":{"type":"user","owner_urns":["tml:organization_user:another"]}}`},
+	{"/unload_model", `{"model_id":"S:train:0","seq_id":18,"type":"unload_model"}`},
+	{"/optim_step", `{"model_id":"S:train:0","seq_id":19,"adam_params":{}}`},
 }
 
 func TestTranscript(t *testing.T) {
