@@ -259,6 +259,10 @@ func TestKeys(t *testing.T) {
 		if !strings.HasPrefix(reply, "HTTP/1.1 "+each.wanted) {
 			t.Errorf("%s: found %q, wanted %s", each.name, reply, each.wanted)
 		}
+		challenge := map[string]string{"none": "Www-Authenticate: Bearer\r\n", "wrong": "Www-Authenticate: Bearer error=\"invalid_token\"\r\n"}[each.name]
+		if strings.Contains(reply, "Www-Authenticate") != (each.name == "none" || each.name == "metrics" || each.name == "wrong") || !strings.Contains(reply, challenge) {
+			t.Errorf("%s: found %q, wanted the challenge %q", each.name, reply, challenge)
+		}
 		if each.name == "rate" && !strings.Contains(reply, "Retry-After: ") {
 			t.Errorf("no Retry-After in %q", reply)
 		}
