@@ -65,6 +65,9 @@ CLIENTS = [
     Client("claude-code", ["claude-agent-sdk==0.2.189"], "clients/claude_code_client.py", AGENT),
     Client("tinker-0.24", ["tinker==0.24.1", "numpy"], "tinker_clients.py", ["URL", "TRAINED"], 1200),
     Client("tinker-0.38", ["tinker==0.38.0", "numpy"], "tinker_clients.py", ["URL", "TRAINED"], 1200),
+    Client("tinker-e2e-0.24", ["tinker==0.24.1", "numpy"], "tinker_e2e.py", ["URL", "TRAINED"], 1200),
+    Client("tinker-e2e-0.30", ["tinker==0.30.4", "numpy"], "tinker_e2e.py", ["URL", "TRAINED"], 1200),
+    Client("tinker-e2e-0.38", ["tinker==0.38.0", "numpy"], "tinker_e2e.py", ["URL", "TRAINED"], 1200),
 ]
 
 
