@@ -54,7 +54,7 @@ func (s *Server) serve(plain http.ResponseWriter, r *http.Request) {
 	id := newID()
 	header.Set("X-Request-Id", dialect.RequestID(id))
 	header.Set("Request-Id", dialect.RequestID(id)) // Anthropic's name
-	tenant := ""
+	tenant, path := "", r.URL.Path
 	defer func() {
 		if found := recover(); found != nil {
 			s.recovered(w, r, found)
@@ -63,13 +63,16 @@ func (s *Server) serve(plain http.ResponseWriter, r *http.Request) {
 		if connection := connectionOf(r); connection != nil && header.Get("Connection") == "close" {
 			_ = connection.SetReadDeadline(time.Now()) // net/http would read what is left of the body
 		}
-		s.logRequest(r, w, tenant, id, time.Since(begun))
+		s.logRequest(r, w, tenant, path, id, time.Since(begun))
 		s.trimAfter(r.ContentLength)
 	}()
 	found, names, methods := s.routes.find(r.Method, r.URL.EscapedPath())
 	var form dialect.Errors
 	if found != nil {
 		form = found.errors
+		if found.open {
+			path = found.path // names in it may be what opens it
+		}
 	}
 	if err := s.check(w, r); err != nil {
 		header.Set("Connection", "close") // the body is not read
@@ -109,8 +112,8 @@ func (s *Server) recovered(w *statusWriter, r *http.Request, found any) {
 	panic(http.ErrAbortHandler) // a reply cut off is not taken for a whole one
 }
 
-func (s *Server) logRequest(r *http.Request, w *statusWriter, tenant, id string, took time.Duration) {
-	fields := map[string]any{"method": r.Method, "path": r.URL.Path, "status": w.status, "bytes": w.bytes,
+func (s *Server) logRequest(r *http.Request, w *statusWriter, tenant, path, id string, took time.Duration) {
+	fields := map[string]any{"method": r.Method, "path": path, "status": w.status, "bytes": w.bytes,
 		"seconds": took.Seconds(), "id": id, "remote": r.RemoteAddr}
 	if tenant != "" {
 		fields["tenant"] = tenant

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,10 +19,10 @@ type closing struct{ io.ReadSeeker }
 
 func (closing) Close() error { return nil }
 
-func withOrigins() *Server {
+func withOrigins(log func(level, message string, fields map[string]any)) *Server {
 	known := &keys.Memory{}
 	known.Add("right", keys.Key{Tenant: "a"})
-	return New(Config{Keys: known, Dialects: []dialect.Dialect{{
+	return New(Config{Keys: known, Log: log, Dialects: []dialect.Dialect{{
 		Plains: []dialect.Plain{{Method: "GET", Path: "/origin", Reply: func(call *dialect.Call, _ inference.Models, _ <-chan struct{}) (any, error) {
 			return call.Origin, nil
 		}}},
@@ -46,7 +47,7 @@ func ask(s *Server, change func(r *http.Request), method, path string) *httptest
 }
 
 func TestTheOriginIsWhatTheClientCalled(t *testing.T) {
-	s := withOrigins()
+	s := withOrigins(nil)
 	for _, each := range []struct {
 		wanted string
 		change func(r *http.Request)
@@ -65,13 +66,19 @@ func TestTheOriginIsWhatTheClientCalled(t *testing.T) {
 }
 
 func TestOnlyDownloadsWithoutAKeyAskForNone(t *testing.T) {
-	s := withOrigins()
+	var said []string
+	s := withOrigins(func(_, _ string, fields map[string]any) { said = append(said, fmt.Sprint(fields["path"])) })
 	if found := ask(s, nil, "GET", "/kept/a"); found.Code != http.StatusUnauthorized {
 		t.Errorf("found %d", found.Code)
 	}
 	if found := ask(s, nil, "GET", "/secret/a"); found.Code != 200 || found.Body.String() != "text" {
 		t.Errorf("found %d %q", found.Code, found.Body)
 	}
+	defer func() {
+		if found := strings.Join(said, " "); found != "/kept/a /secret/{id} /secret/{id}" { // the log opens nothing
+			t.Errorf("logged: found %s", found)
+		}
+	}()
 	if found := ask(s, nil, "HEAD", "/secret/a"); found.Code != 200 || found.Body.Len() != 0 || found.Header().Get("Content-Length") != "4" {
 		t.Errorf("found %d %q", found.Code, found.Body)
 	}
