@@ -289,7 +289,9 @@ def fetched_templates():
     folder = pathlib.Path(tempfile.mkdtemp())
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
                     "--no-build-isolation", "--dest", folder, PACKAGE], check=False)
-    archive = next(folder.glob("*.tar.gz"))
+    archive = next(folder.glob("*.tar.gz"), None)
+    if archive is None:
+        sys.exit(f"pip did not fetch {PACKAGE}, whose metadata scikit-build-core makes: pip install scikit-build-core")
     with tarfile.open(archive) as package:
         for member in package.getmembers():
             if "/llama.cpp/models/templates/" in member.name and member.name.endswith(".jinja"):
