@@ -10,8 +10,9 @@ import (
 // DefaultProject is that of sessions whose client names none.
 const DefaultProject = "default"
 
-// project groups sessions, with their runs and checkpoints. It is a name, and there as soon as a session has it.
-func (s *Session) project() string {
+// InProject is the session's project, which groups sessions with their runs and checkpoints. It is a name, and there as soon as a session
+// has it.
+func (s *Session) InProject() string {
 	if s.Project == "" {
 		return DefaultProject
 	}
@@ -49,16 +50,16 @@ func (s *Service) MoveSession(ctx context.Context, tenant, id, project string) e
 
 // projects are those of a tenant's sessions, by the sessions' ids.
 func (s *Service) projects(ctx context.Context, tenant string) (map[string]string, error) {
-	all, err := s.allSessions(ctx, tenant)
+	all, err := s.AllSessions(ctx, tenant)
 	found := map[string]string{}
 	for i := range all {
-		found[all[i].ID] = all[i].project()
+		found[all[i].ID] = all[i].InProject()
 	}
 	return found, err
 }
 
-// allSessions are a tenant's, the newest first.
-func (s *Service) allSessions(ctx context.Context, tenant string) (all []Session, err error) {
+// AllSessions are a tenant's, the newest first.
+func (s *Service) AllSessions(ctx context.Context, tenant string) (all []Session, err error) {
 	rows, _, err := s.config.Store.Rows(ctx, RowQuery{Kind: sessionRow, Tenant: tenant})
 	for _, row := range rows {
 		var one Session

@@ -46,13 +46,13 @@ type Found struct {
 
 // SearchSessions lists sessions, the newest first. more says that others follow the last one.
 func (s *Service) SearchSessions(ctx context.Context, tenant string, by Search) (found []Found, more bool, err error) {
-	all, err := s.allSessions(ctx, tenant)
+	all, err := s.AllSessions(ctx, tenant)
 	if err != nil {
 		return nil, false, err
 	}
 	sort.SliceStable(all, func(i, j int) bool { return placeOf(&all[i]).after(placeOf(&all[j])) })
 	for i := range all {
-		one := Found{Session: all[i], Status: s.statusOf(&all[i]), Project: all[i].project()}
+		one := Found{Session: all[i], Status: s.statusOf(&all[i]), Project: all[i].InProject()}
 		if by.After.ID != "" && !by.After.after(placeOf(&all[i])) || !by.matches(&one) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"sort"
 	"time"
 
 	"tessera.dev/service/dialect"
@@ -280,11 +281,27 @@ func (s *service) usage(call *dialect.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := s.work.AllSessions(call.Context, call.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*tinker.Session{}
+	for i := range all {
+		known[all[i].ID] = &all[i]
+	}
+	sort.SliceStable(counts, func(i, j int) bool {
+		a, b := counts[i], counts[j]
+		return a.Hour < b.Hour || a.Hour == b.Hour && a.Count > b.Count
+	})
 	data, sessions := []any{}, map[string]any{}
 	for _, one := range counts {
-		data = append(data, map[string]any{"bucket_start": stamp(one.Hour), "bucket_end": stamp(one.Hour + 3600), "base_model": one.Base,
-			"session_id": one.Session, "event_info": usageEvent(one)})
-		sessions[one.Session] = map[string]any{}
+		event := map[string]any{"bucket_start": stamp(one.Hour), "bucket_end": stamp(one.Hour + 3600), "base_model": one.Base, "user_id": owner(call.Tenant),
+			"session_id": nil, "event_info": usageEvent(one)}
+		if session := known[one.Session]; session != nil { // samples of a base may be of none
+			event["session_id"], event["project_id"] = one.Session, session.InProject()
+			sessions[one.Session] = map[string]any{"user_metadata": session.Metadata}
+		}
+		data = append(data, event)
 	}
 	return map[string]any{"data": data, "sessions": sessions}, nil
 }
