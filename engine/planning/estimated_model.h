@@ -37,10 +37,12 @@ class EstimatedModel {
 
  private:
   Result<Graph> step_of(Graph forward) const;
+  Status choose_weights(const EstimateRequest& request);  // adapted_
 
   Graph forward_;
   TrainerSettings settings_;
-  int64_t lora_ = 0;           // rank of the adapters, one for every product of a block; 0: none
+  int64_t lora_ = 0;           // rank of the adapters; 0: none
+  std::vector<std::string> adapted_;  // weights with adapters, or with slots for them, of the whole model
   std::optional<DType> base_;  // type that products' frozen weights are stored in
   ComposedModel composed_;
   int64_t tokens_ = 0, parameters_ = 0;

@@ -156,7 +156,6 @@ Result<Graph> with_slots(const Graph& forward, const TrainerSettings& settings) 
     if (!found) return Status(StatusCode::kNotFound, format("adapters: the model has no weight '{}'", name));
     weights.push_back(*found);
   }
-  if (weights.empty()) weights = adaptable_weights(forward);
   return with_adapter_slots(forward, weights, {.slots = settings.adapters, .rank = settings.adapter_rank, .dropout = settings.adapter_dropout});
 }
 

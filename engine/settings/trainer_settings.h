@@ -51,7 +51,7 @@ struct TrainerSettings {
   int64_t adapters = 0, adapter_rank = 16;      // slots for adapters that train side by side (graph/transform/adapter_slots.h)
   bool adapter_dropout = false;                 // they may have dropout
   std::string adapter_pattern;                      // the weights that they may change, as in add_adapters
-  std::vector<std::string> adapter_weights;     // their names; empty: all that may have adapters
+  std::vector<std::string> adapter_weights;     // their names (adapted_weights)
   std::optional<PreferenceOptions> preference;  // the loss of whole steps; nullopt: a token loss
   std::string reference;  // of preferences: a model's file; "": the untrained model
   bool measure_memory = true;

@@ -3,6 +3,7 @@
 
 #include "c_api.h"
 #include "tests/capi/small_training.h"
+#include "text/json.h"
 
 using namespace capi_test;
 
@@ -162,6 +163,62 @@ TEST_CASE("adapters over blocks, frozen parameters and other optimizers are plan
   CHECK(quantised < adapters);
   CHECK(sgd < full);
   CHECK(frozen < full);
+}
+
+TEST_CASE("an estimate of adapters, side by side or alone, has the weights and the memory of the trainer's own plan") {
+  const char* const model = "moe:L=4,C=64,H=4,KV=2,F=96,E=4,V=128,T=16,capacity=0";
+  struct Memory {
+    int64_t all = 0, parameters = 0;
+  };
+  const auto memory_of = [](const tessera::Json& explanation) {
+    Memory memory{explanation["memory_bytes"].get<int64_t>()};
+    for (const tessera::Json& it : explanation["memory"]) {
+      if (it["cause"] == "parameters") memory.parameters = it["bytes"].get<int64_t>();
+      if (it["cause"] == "reserved") memory.all -= it["bytes"].get<int64_t>();
+    }
+    return memory;
+  };
+  const Setting batch = {"batch", int64_t{4}}, micro_batch = {"parallel", std::string("mb=4")};
+  const auto estimated = [&](std::vector<Setting> settings) {
+    settings.insert(settings.end(), {batch, micro_batch, {"cluster", std::string("cpu:1")}, {"precision", std::string("f32")}});
+    return memory_of(tessera::Json::parse(
+        text([&](auto... out) { return tsr_plan_estimate(model, options(settings).get(), out...); }))["explanation"]);
+  };
+  const auto planned = [&](const Model& of, std::vector<Setting> settings) {
+    settings.insert(settings.end(), {batch, micro_batch, {"devices", std::string("cpu:1")}, {"seq", int64_t{16}},
+                                     {"fused_loss", std::string("off")}});
+    tsr_plan* plan = nullptr;
+    ok(tsr_plan_new(runtime().get(), of.get(), options(settings).get(), &plan));
+    const Plan held(plan);
+    return memory_of(tessera::Json::parse(text([&](tsr_text** out) { return tsr_plan_explain(plan, out); })));
+  };
+  const auto compare = [](const Memory& estimate, const Memory& plan) {
+    CHECK(estimate.parameters == plan.parameters);
+    // The plan has the inputs of passes that are not steps, too, and each at an address of its own.
+    CHECK(estimate.all <= plan.all);
+    CHECK(plan.all - estimate.all < 8192);
+  };
+  const Model base = described(model);
+  for (const std::vector<Setting>& slots : std::vector<std::vector<Setting>>{
+           {{"adapters", int64_t{3}}, {"adapter_rank", int64_t{8}}},  // routers have none
+           {{"adapters", int64_t{2}}, {"adapter_weights", std::string("q_proj,o_proj")}, {"adapter_dropout", int64_t{1}}}}) {
+    std::vector<Setting> with_loss = slots;
+    with_loss.emplace_back("losses", std::string("cross_entropy"));
+    compare(estimated(slots), planned(base, with_loss));
+  }
+  tsr_model* made = nullptr;
+  ok(tsr_model_add_adapters(base.get(), options({{"rank", int64_t{4}}}).get(), &made));
+  compare(estimated({{"lora", int64_t{4}}}), planned(Model(made), {}));
+  const auto refusal = [&](std::vector<Setting> settings) {
+    settings.insert(settings.end(), {batch, {"cluster", std::string("cpu:1")}});
+    tsr_text* found = nullptr;
+    return take(tsr_plan_estimate(model, options(settings).get(), &found)).message;
+  };
+  const Setting adapters = {"adapters", int64_t{2}};
+  CHECK(refusal({adapters, {"lora", int64_t{4}}}).find("leave out one") != std::string::npos);
+  CHECK(refusal({{"losses", std::string("ppo")}}).find("option adapters") != std::string::npos);
+  const std::string unlike = refusal({adapters, {"adapter_weights", std::string("block.1.q,k_proj")}});
+  CHECK_MESSAGE(unlike.find("other weights of block") != std::string::npos, unlike);
 }
 
 TEST_CASE("certificates of searched steps are checked, and refused when something in them is changed") {

@@ -1409,7 +1409,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
- *   lora       i64   rank of adapters, one for every matmul of the blocks; only they train (default 0: none)
+ *   lora       i64   rank of adapters of the weights that tsr_model_add_adapters chooses; only they train (default 0: none)
+ *   adapters, adapter_rank, adapter_weights, adapter_dropout, losses   as of tsr_adapter_trainer_new, in f32: the step of all slots
  *   base       str   model, bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored (default:
  *                    under adapters as most of a file's are, else model)
  *   precision, optimizer, trained, frozen, weights, fused_loss, dropout, clip_norm, ...   as for a trainer, except that precision
