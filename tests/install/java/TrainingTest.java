@@ -256,7 +256,7 @@ final class TrainingTest {
       trainer.save(first, folder);
       trainer.drop(second);
       long bare = trainer.load(folder, Map.of("optimizer", 0));
-      assertTrue(trainer.report().contains("\"step\":0"), trainer.report());
+      assertTrue(trainer.report().split("\"trainer\"")[0].contains("\"step\":0"), trainer.report());
       trainer.drop(bare);
       long again = trainer.load(folder, null);
       trainer.backward(again, batch, new float[8]);

@@ -270,7 +270,8 @@ func Test_adapters_train_side_by_side(t *testing.T) {
 	check(t, trainer.Save(numbers[0], folder))
 	check(t, trainer.Drop(numbers[1]))
 	bare := must2(trainer.Load(folder, tessera.Options{"optimizer": 0}))
-	wanted(t, "step without the optimizer", strings.Count(must2(trainer.Report()), `"step":0`), 1)
+	adapters := strings.Split(must2(trainer.Report()), `"trainer"`)[0]
+	wanted(t, "a step without the optimizer", strings.Contains(adapters, `"step":0`), true)
 	b := batch(1)
 	b.Weights = []float32{3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38}
 	must2(trainer.ForwardBackward(bare, b, "cross_entropy", nil))
