@@ -2,10 +2,12 @@ package tinker_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"tessera.dev/service/inference"
 	"tessera.dev/service/tinker"
 )
 
@@ -96,5 +98,21 @@ func TestCopiesOutliveTheService(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.store.Folder, made.Folder, "steps")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Links are bounded: who asks for more is told when to ask again.
+func TestLinksAreBounded(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, tinker.Config{})
+	path := b.saved(b.run(0), 1, "one")
+	var err error
+	count := 0
+	for ; count < 20000 && err == nil; count++ {
+		_, err = b.ArchiveLink(ctx, tenant, path)
+	}
+	var failure *inference.Error
+	if !errors.As(err, &failure) || failure.Kind != inference.Limited || failure.RetryAfter == 0 || count != 10001 {
+		t.Errorf("found %v after %d links", err, count)
 	}
 }

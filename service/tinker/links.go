@@ -2,17 +2,22 @@ package tinker
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"tessera.dev/service/inference"
 	"tessera.dev/service/tuning"
 )
 
 // LinkLife is how long a link to a checkpoint's files is good for.
 const LinkLife = 15 * time.Minute
+
+// mostLinks are there at once, at most.
+const mostLinks = 10000
 
 // link lets who has its id read a file of a checkpoint, or all of them in an archive, without a key. Links end with the process.
 type link struct {
@@ -27,12 +32,21 @@ type Link struct {
 	Ends     time.Time
 }
 
-func (s *Service) newLink(tenant, checkpoint, file string) Link {
-	made := Link{tuning.NewID("link-"), file, time.Now().Add(LinkLife)}
+// newLinks makes a link to each of the files.
+func (s *Service) newLinks(tenant, checkpoint string, files ...string) (made []Link, err error) {
+	ends := time.Now().Add(LinkLife)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.links[made.ID] = link{tenant, checkpoint, file, made.Ends}
-	return made
+	if len(s.links)+len(files) > mostLinks {
+		return nil, &inference.Error{Kind: inference.Limited, Code: "too_many_links", RetryAfter: int(LinkLife.Seconds()), Message: fmt.Sprintf(
+			"found %d links to files of checkpoints, wanted at most %d; each ends after %s: download what they lead to, and retry later", len(s.links), mostLinks, LinkLife)}
+	}
+	for _, file := range files {
+		one := Link{tuning.NewID("link-"), file, ends}
+		s.links[one.ID] = link{tenant, checkpoint, file, ends}
+		made = append(made, one)
+	}
+	return made, nil
 }
 
 // ArchiveLink makes a link to all files of a checkpoint.
@@ -40,20 +54,24 @@ func (s *Service) ArchiveLink(ctx context.Context, tenant, path string) (Link, e
 	if _, err := s.checkpointAt(ctx, tenant, path, ""); err != nil {
 		return Link{}, err
 	}
-	return s.newLink(tenant, path, ""), nil
+	made, err := s.newLinks(tenant, path, "")
+	if err != nil {
+		return Link{}, err
+	}
+	return made[0], nil
 }
 
 // FileLinks makes a link to each file of a checkpoint for others.
-func (s *Service) FileLinks(ctx context.Context, tenant, path string) (links []Link, err error) {
+func (s *Service) FileLinks(ctx context.Context, tenant, path string) ([]Link, error) {
 	found, err := s.checkpointAt(ctx, tenant, path, ExternalWeights)
 	if err != nil {
 		return nil, err
 	}
 	files, err := filesOf(s.folder(found.Folder))
-	for _, file := range files {
-		links = append(links, s.newLink(tenant, path, file))
+	if err != nil {
+		return nil, err
 	}
-	return links, err
+	return s.newLinks(tenant, path, files...)
 }
 
 // OpenLink opens what a link leads to.
