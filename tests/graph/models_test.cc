@@ -7,6 +7,8 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/adapter_slots.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/sampling.h"
 #include "graph/transform/serving.h"
 #include "graph/transform/training.h"
@@ -337,6 +339,17 @@ TEST_CASE("dropout is for training alone") {
   const Graph plain = with_loss(kGpt2);
   CHECK(print(ok(make_evaluation(forward))) == print(ok(make_evaluation(plain))));
   CHECK(print(ok(make_serving(forward, kServed))) == print(ok(make_serving(plain, kServed))));
+}
+
+TEST_CASE("dropout of rows, of adapters in slots and of their model, is for training alone") {
+  const auto with_slots = [](const char* shorthand, bool dropout) {
+    const Graph forward = with_loss(shorthand);
+    return ok(with_adapter_slots(forward, adaptable_weights(forward), {.slots = 2, .rank = 2, .dropout = dropout}));
+  };
+  const Graph dropping = with_slots("gpt2:L=2,C=32,H=4,V=65,T=16,dropout=0.1", true), plain = with_slots(kGpt2, false);
+  CHECK(count(dropping, "dropout") == 0);
+  CHECK(count(dropping, "row_dropout") > 5);  // the model's, and the adapters'
+  CHECK(print(ok(make_evaluation(dropping))) == print(ok(make_evaluation(plain))));
 }
 
 TEST_CASE("an evaluation is the forward pass and the loss alone") {
