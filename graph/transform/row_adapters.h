@@ -40,7 +40,7 @@ struct RowAdapterOptions {
 struct RowInputs {
   TensorId adapter = kNoTensor;  // i32, the slot of each token
   TensorId factor = kNoTensor;   // of each token's adapter; kNoTensor: it is part of B
-  // Of dropout (graph/ops/dropout.cc), of each row. kNoTensor: there is none.
+  // Operands of row_dropout, one number a row; kNoTensor: no dropout.
   TensorId seed = kNoTensor, row = kNoTensor, rate = kNoTensor;
 };
 
@@ -67,7 +67,7 @@ class RowAdapters {
   const RowAdapterOptions options_;
   std::vector<bool> is_adapted_;         // by tensor
   NodeId head_ = kNoNode;                // the head's product, where it has them
-  // Of products by weight, and of tables, which can be the same parameter; in the copy.
+  // In the copy, by the base's parameter: a tied one is a product's weight and a table.
   std::map<TensorId, Factors> factors_, table_factors_;
 };
 

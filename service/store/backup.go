@@ -3,12 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/mattn/go-sqlite3"
+	"tessera.dev/service/tree"
 )
 
 // Backup copies the database and the files that it names into a new folder, which Open opens, while the store is in use. What
@@ -32,7 +31,7 @@ func (s *Store) Backup(ctx context.Context, folder string) error {
 		return err
 	}
 	for _, file := range files {
-		if err := copyTree(ctx, s.contentPath(file.ID), copied.contentPath(file.ID)); err != nil {
+		if err := tree.Copy(ctx, s.contentPath(file.ID), copied.contentPath(file.ID), tree.CopyFile); err != nil {
 			return fmt.Errorf("backup of file %s: %w", file.ID, err)
 		}
 	}
@@ -45,7 +44,7 @@ func (s *Store) Backup(ctx context.Context, folder string) error {
 		if err != nil {
 			return err
 		}
-		if err := copyTree(ctx, filepath.Join(s.folder, path), model.Path); err != nil {
+		if err := tree.Copy(ctx, filepath.Join(s.folder, path), model.Path, tree.CopyFile); err != nil {
 			return fmt.Errorf("backup of model %s: %w", model.Name, err)
 		}
 	}
@@ -74,45 +73,4 @@ func (s *Store) backupDatabase(ctx context.Context, path string) error {
 		}
 		return backup.Finish()
 	})
-}
-
-// copyTree copies a file, or a folder with all in it, and syncs what it wrote.
-func copyTree(ctx context.Context, from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		rest, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rest)
-		if entry.IsDir() {
-			return os.MkdirAll(target, 0o700)
-		}
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-			return err
-		}
-		return copyFile(path, target)
-	})
-}
-
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer target.Close()
-	if _, err := io.Copy(target, source); err != nil {
-		return err
-	}
-	return target.Sync()
 }

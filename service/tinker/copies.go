@@ -3,13 +3,10 @@ package tinker
 import (
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"tessera.dev/service/inference"
+	"tessera.dev/service/tree"
 	"tessera.dev/service/tuning"
 )
 
@@ -59,7 +56,7 @@ func (s *Service) Copy(ctx context.Context, tenant string, order CopyOrder) (*Ch
 	if order.Life > 0 {
 		made.Expires = made.Created + order.Life
 	}
-	if err := s.copyFolder(&source, &made); err != nil {
+	if err := s.copyFolder(ctx, &source, &made); err != nil {
 		s.removeFolder(made.Folder)
 		return nil, err
 	}
@@ -98,44 +95,10 @@ func (s *Service) copySession(ctx context.Context, tenant string, order CopyOrde
 }
 
 // copyFolder links the files of a checkpoint, or copies them where links are not to be had.
-func (s *Service) copyFolder(source, made *Checkpoint) error {
-	from, to := s.folder(source.Folder), s.folder(made.Folder)
-	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		within, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, within)
-		if entry.IsDir() {
-			return os.MkdirAll(target, 0o700)
-		}
-		if os.Link(path, target) == nil {
-			return nil
-		}
-		return copyFile(path, target)
-	})
-	if err != nil {
+func (s *Service) copyFolder(ctx context.Context, source, made *Checkpoint) error {
+	to := s.folder(made.Folder)
+	if err := tree.Copy(ctx, s.folder(source.Folder), to, tree.LinkFile); err != nil {
 		return err
 	}
 	return s.config.Sync(to)
-}
-
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	made, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(made, source); err != nil {
-		made.Close()
-		return err
-	}
-	return made.Close()
 }

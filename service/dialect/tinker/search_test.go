@@ -147,7 +147,7 @@ func TestASessionMovesWithItsRuns(t *testing.T) {
 	}
 }
 
-// What is left out says so by name, with what to do instead.
+// Paths that are not served are refused by name, with a remedy.
 func TestRefusalsNameAPathAndARemedy(t *testing.T) {
 	c := newClient(t)
 	for _, one := range refusals {
