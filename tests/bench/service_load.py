@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""service_load.py BUILD [--minutes 5] [--rounds 3] [--parts load,stamps,memory]: `tessera serve` under load, against the engine alone.
+"""service_load.py BUILD [--minutes 5] [--rounds 3] [--parts load,stamps,memory,jobs]: `tessera serve` under load, against the engine alone.
 
 load: 64 clients stream texts of a random llama of 134 M parameters in Q8_0 from tessera-serve, then `tessera bench --mode serve` computes as
 many in one process, in turn. Prints tokens a second, their ratio as it is and with the CPU share of those who ask (the generator; the main
 thread of bench) taken off both, and CPU seconds a token. stamps: 1 and 8 clients, and the times between a request's last byte and the
 engine and between an event and its write, by the stamps in the service. memory: of the service without models, and of an open stream.
+jobs: as load, while the service has two fine-tuning jobs of the model (one runs, one waits for it), for each share of the cores in --shares.
 The generator is tests/service/traffic/load (Go). Exits with 1 where a figure misses what is asked."""
 import argparse
 import json
@@ -19,11 +20,12 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAYERS, WIDTH, HEADS, KV, HIDDEN, VOCABULARY = 30, 576, 9, 3, 1536, 49152
 CORES, TICK = len(os.sched_getaffinity(0)), os.sysconf("SC_CLK_TCK")
-ASKED_SPEED, ASKED_CPU = 0.95, 1.05
+ASKED_SPEED, ASKED_CPU, ASKED_BESIDE_JOBS = 0.95, 1.05, 0.9
 ASKED_DELAYS = {"p50": 2.0, "p99": 10.0}
 ASKED_MEMORY, ASKED_STREAM = 64 << 20, 64 << 10
 STREAMS = 1000
@@ -163,6 +165,63 @@ def stamps(args, generator, service):
                     all(0 < times[key] <= asked for key, asked in ASKED_DELAYS.items()))
 
 
+def ask(service, path, body=None, kind="application/json"):
+    request = urllib.request.Request(f"http://{service.address}{path}", body, {"Content-Type": kind} if body else {})
+    with urllib.request.urlopen(request, timeout=120) as reply:
+        return reply.read().decode()
+
+
+def begin_job(service, file):
+    wanted = {"model": "random", "training_file": file, "hyperparameters": {"n_epochs": 50, "batch_size": 8}}
+    return json.loads(ask(service, "/v1/fine_tuning/jobs", json.dumps(wanted).encode()))["id"]
+
+
+def upload_rows(service):
+    words = iter(range(1 << 20))
+    text = lambda: " ".join(f"w{next(words) % 40000}" for _ in range(48))
+    rows = "".join(json.dumps({"prompt": text(), "completion": text()}) + "\n" for _ in range(512))
+    edge = "rows-of-a-job"
+    parts = [f'--{edge}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nfine-tune\r\n',
+             f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="rows.jsonl"\r\n\r\n{rows}\r\n--{edge}--\r\n']
+    return json.loads(ask(service, "/v1/files", "".join(parts).encode(), f"multipart/form-data; boundary={edge}"))["id"]
+
+
+def core_seconds(service):
+    found = dict(re.findall(r'core_share_seconds_total\{side="(\w+)"\} ([0-9.e+-]+)', ask(service, "/metrics")))
+    return {side: float(found.get(side, 0)) for side in ("inference", "training")}
+
+
+def beside_jobs(args, tessera, generator, service, share):
+    """The speed beside jobs as a part of the speed that bench has alone; and what its share of the cores leaves of that."""
+    shape = ("--prompt", args.prompt, "--new", args.new)
+    generate(generator, service, args.clients, "--minutes", 0.5, *shape)  # the model is loaded, and warm
+    file = upload_rows(service)
+    jobs = [begin_job(service, file) for _ in range(2)]
+    while core_seconds(service)["training"] == 0:
+        if (job := json.loads(ask(service, f"/v1/fine_tuning/jobs/{jobs[0]}")))["status"] == "failed":
+            raise SystemExit(f"the job failed: {job['error']['message']}")
+        time.sleep(0.2)
+    before = core_seconds(service)
+    ours = generate(generator, service, args.clients, "--minutes", args.minutes, *shape)
+    after = core_seconds(service)
+    states = [json.loads(ask(service, f"/v1/fine_tuning/jobs/{job}"))["status"] for job in jobs]
+    if states != ["running", "queued"]:
+        raise SystemExit(f"the jobs are {states} after the load, wanted one that runs and one that waits; more epochs?")
+    for job in reversed(jobs):
+        ask(service, f"/v1/fine_tuning/jobs/{job}/cancel", b"{}")
+    while any(json.loads(ask(service, f"/v1/fine_tuning/jobs/{job}"))["status"] in ("running", "queued") for job in jobs):
+        time.sleep(0.2)
+    requests = -(-ours["requests"] // args.clients) * args.clients
+    engine = bench(tessera, args.files / "random.tsr", args.clients, requests, args.prompt, args.new)
+    ratio = ours["tokens_per_second"] / engine["tokens_per_second"] * (CORES - engine["clients_cores"]) / (CORES - ours["generator_cores"])
+    spent = {side: after[side] - before[side] for side in after}
+    had = spent["inference"] / max(sum(spent.values()), 1e-9)
+    print(f"--inference-share {share}, two jobs: {ours['tokens_per_second']:.1f} tokens/s, bench alone {engine['tokens_per_second']:.1f}; requests had {had:.3f} of "
+          f"the time in turns; first event {ours['first_event_milliseconds']['p50']:.1f} ms p50, {ours['first_event_milliseconds']['p99']:.1f} p99", flush=True)
+    verdict(f"speed beside two jobs against bench, share {share}", f"{ratio:.3f}, {ratio / share:.3f} of its share", f"at least {ASKED_BESIDE_JOBS} of its share",
+            ratio / share >= ASKED_BESIDE_JOBS)
+
+
 def memory(args, generator, service):
     found = generate(generator, service, args.clients, "--hold", STREAMS, "--prompt", args.prompt, "--new", args.new)
     print(f"{STREAMS} streams: {found['anonymous_bytes_before'] >> 20} MiB anonymous before, {found['anonymous_bytes_open'] >> 20} open, "
@@ -175,20 +234,26 @@ def main():
     parser.add_argument("build", type=pathlib.Path), parser.add_argument("--parts", default="load,stamps,memory")
     parser.add_argument("--minutes", type=float, default=5), parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=64), parser.add_argument("--prompt", type=int, default=128), parser.add_argument("--new", type=int, default=128)
+    parser.add_argument("--shares", default="0.8,1", help="of the cores for requests, of part jobs")
     parser.add_argument("--files", type=pathlib.Path, help="folder in which the model is kept, for further runs")
     parser.add_argument("--tessera", type=pathlib.Path, help="in place of BUILD/cli/tessera"), parser.add_argument("--serve", type=pathlib.Path)
     args = parser.parse_args()
     tessera, program = args.tessera or args.build / "cli/tessera", args.serve or args.build / "cli/tessera-serve"
     parts = set(args.parts.split(","))
-    if strange := parts - {"load", "stamps", "memory"}:
-        parser.error(f"--parts: found {', '.join(strange)}, wanted load, stamps and memory")
-    folder = args.files or pathlib.Path(tempfile.mkdtemp())
+    if strange := parts - {"load", "stamps", "memory", "jobs"}:
+        parser.error(f"--parts: found {', '.join(strange)}, wanted load, stamps, memory and jobs")
+    is_kept, args.files = args.files is not None, args.files or pathlib.Path(tempfile.mkdtemp())
+    folder = args.files
     folder.mkdir(parents=True, exist_ok=True)
     try:
         generator, model = folder / "load", make_model(tessera, folder)
         subprocess.run(["go", "build", "-o", generator.resolve(), "./load"], cwd=HERE.parent / "service/traffic", check=True, env=dict(os.environ, GOFLAGS=""))
         # The engine that bench makes: as many sequences as clients, none of them with an adapter.
         alike = ["--context", str(args.prompt + args.new), "--sequences", str(args.clients), "--adapters", "0"]
+        for share in map(float, args.shares.split(",") if "jobs" in parts else ()):
+            with tempfile.TemporaryDirectory() as state, \
+                    Service(program, model, folder, *alike, "--state", state, "--inference-share", str(share)) as service:
+                beside_jobs(args, tessera, generator, service, share)
         with Service(program, model, folder, *alike) as service:
             if "memory" in parts:
                 verdict("memory without models", f"{service.memory('VmRSS') / (1 << 20):.1f} MiB, {service.memory('RssAnon') / (1 << 20):.1f} anonymous", "at most 64 MiB",
@@ -199,7 +264,7 @@ def main():
             if "stamps" in parts:
                 stamps(args, generator, service)
     finally:
-        if not args.files:
+        if not is_kept:
             shutil.rmtree(folder)
     sys.exit(bool(missed))
 
