@@ -8,8 +8,8 @@
 namespace tessera {
 
 const EntryPoint* Program::find_entry(int32_t rank, std::string_view name) const {
-  if (rank < 0 || static_cast<size_t>(rank) >= ranks.size()) return nullptr;
-  const std::vector<EntryPoint>& entries = ranks[static_cast<size_t>(rank)].entries;
+  if (!rank_set().has(rank)) return nullptr;
+  const std::vector<EntryPoint>& entries = ranks[static_cast<size_t>(rank - first)].entries;
   const auto at = std::ranges::find(entries, name, &EntryPoint::name);
   return at == entries.end() ? nullptr : &*at;
 }
@@ -23,6 +23,10 @@ class ProgramHash {
 
   void add(const Program& program) {
     add_all(program.ranks);
+    if (!program.rank_set().is_whole()) {
+      hash_.add(program.first);
+      hash_.add(program.after);
+    }
     hash_.add(program.plan_fingerprint);
     hash_.add(program.catalog_fingerprint);
   }

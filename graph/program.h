@@ -14,6 +14,7 @@
 #include "graph/cluster.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
+#include "graph/rank_set.h"
 #include "graph/sharding_spec.h"
 
 namespace tessera {
@@ -148,17 +149,28 @@ struct RankProgram {
 };
 
 struct Program {
-  std::vector<RankProgram> ranks;  // by global rank; equal groups list equal ranks in equal order on every member
+  // Of the ranks that live here (rank_set.h), in their order: rank first + i is ranks[i]. Equal groups list equal
+  // ranks in equal order on every member.
+  std::vector<RankProgram> ranks;
+  int32_t first = 0;  // ranks of other processes before these
+  int32_t after = 0;  // and after them
   uint64_t plan_fingerprint = 0;
   uint64_t catalog_fingerprint = 0;
 
+  RankSet rank_set() const {
+    const auto here = static_cast<int32_t>(ranks.size());
+    return {first + here + after, first, here};
+  }
+  int32_t rank_of(size_t index) const { return first + static_cast<int32_t>(index); }
+  // The entry of a rank that lives here; null without it.
   const EntryPoint* find_entry(int32_t rank, std::string_view name) const;
 };
 
 uint64_t fingerprint(const Program& program);
 std::string print(const RankProgram& program);  // one line an instruction; for tests and --dump
 
-// Checks the structure alone, against hostile files: indices, offsets, sizes, layouts and group symmetry (graph/verify_program.cc).
+// Checks the structure alone, against hostile files: indices, offsets, sizes, layouts, and what ranks must agree on as far as
+// they live here (graph/verify_program.cc).
 Status verify(const Program& program);
 
 }  // namespace tessera

@@ -48,8 +48,8 @@ int64_t checked_bytes(const TensorType& type) {
 
 class RankVerifier {
  public:
-  RankVerifier(const Program& program, size_t rank)
-      : program_(program), me_(rank), rank_(program.ranks[rank]) {}
+  RankVerifier(const Program& program, size_t index)
+      : world_(program.rank_set().world), me_(program.rank_of(index)), rank_(program.ranks[index]) {}
 
   Status run() {
     if (rank_.arena_bytes < 0 || rank_.host_arena_bytes < 0 || rank_.arena_bytes > kMaxBytes ||
@@ -139,12 +139,11 @@ class RankVerifier {
 
   Status group(const Group& group) const {
     if (group.position < 0 || static_cast<size_t>(group.position) >= group.ranks.size() ||
-        group.ranks[static_cast<size_t>(group.position)] != static_cast<int32_t>(me_))
+        group.ranks[static_cast<size_t>(group.position)] != me_)
       return corrupt("its position is not this rank's");
     std::set<int32_t> members;
     for (int32_t member : group.ranks)
-      if (member < 0 || static_cast<size_t>(member) >= program_.ranks.size() ||
-          !members.insert(member).second)
+      if (member < 0 || member >= world_ || !members.insert(member).second)
         return corrupt(format("member {} does not exist or is repeated", member));
     return {};
   }
@@ -282,7 +281,7 @@ class RankVerifier {
   }
 
   Status peer(int32_t peer) const {
-    if (peer < 0 || static_cast<size_t>(peer) >= program_.ranks.size() || peer == static_cast<int32_t>(me_))
+    if (peer < 0 || peer >= world_ || peer == me_)
       return corrupt(format("peer {} does not exist or is this rank", peer));
     return {};
   }
@@ -307,8 +306,7 @@ class RankVerifier {
     return within(inst.out, span(inst.out_stride_bytes), 1, false);
   }
 
-  const Program& program_;
-  const size_t me_;
+  const int32_t world_, me_;
   const RankProgram& rank_;
 };
 
@@ -356,9 +354,12 @@ Status verify_groups(const Program& program) {
     std::map<std::vector<int32_t>, int32_t> seen;
     for (const Group& group : rank.groups) ++members[{group.ranks, seen[group.ranks]++}];
   }
-  for (const auto& [key, count] : members)
-    if (count != key.first.size())
-      return corrupt(format("a group of {} ranks is listed by {} of them", key.first.size(), count));
+  const RankSet here = program.rank_set();
+  for (const auto& [key, count] : members) {
+    const auto wanted = static_cast<size_t>(std::ranges::count_if(key.first, [&](int32_t rank) { return here.has(rank); }));
+    if (count != wanted)
+      return corrupt(format("a group of {} ranks, {} of them here, is listed by {}", key.first.size(), wanted, count));
+  }
   return {};
 }
 
@@ -370,10 +371,11 @@ Status verify_entry(const Program& program, size_t entry) {
   return replay(program, entry, dependencies, [](int32_t, int32_t) { return 0; }).status();
 }
 
-// Checks that ranks agree: groups are listed equally by all members, every send has its receive, and no entry
-// deadlocks. Every rank is valid by itself.
+// Checks that ranks agree: groups are listed equally by all members, and, where all ranks live here, every send has its
+// receive and no entry deadlocks. Every rank is valid by itself.
 Status verify_exchanges(const Program& program) {
   TSR_RETURN_IF_ERROR(verify_groups(program));
+  if (!program.rank_set().is_whole()) return {};
   for (size_t entry = 0; entry < program.ranks[0].entries.size(); ++entry)
     TSR_RETURN_IF_ERROR(verify_entry(program, entry)
                             .with_context(format("entry '{}'", program.ranks[0].entries[entry].name)));
@@ -385,8 +387,12 @@ Status verify_exchanges(const Program& program) {
 Status verify(const Program& program) {
   if (program.ranks.empty() || program.ranks.size() > kMaxRanks)
     return corrupt(format("the program has {} ranks, wanted 1 to {}", program.ranks.size(), kMaxRanks));
-  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
-    TSR_RETURN_IF_ERROR(RankVerifier(program, rank).run().with_context(format("rank {}", rank)));
+  const auto others = static_cast<int32_t>(kMaxRanks - program.ranks.size());
+  if (program.first < 0 || program.after < 0 || program.first > others || program.after > others - program.first)
+    return corrupt(format("{} ranks before and {} after these {} are no world of at most {}", program.first, program.after,
+                          program.ranks.size(), kMaxRanks));
+  for (size_t index = 0; index < program.ranks.size(); ++index)
+    TSR_RETURN_IF_ERROR(RankVerifier(program, index).run().with_context(format("rank {}", program.rank_of(index))));
   TSR_RETURN_IF_ERROR(verify_ranks_alike(program));
   return verify_exchanges(program);
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/base/dtype.h"
+#include "graph/base/reduce.h"
 #include "graph/base/result.h"
 #include "graph/base/text.h"
 #include "runtime/backend_abi.h"
@@ -139,6 +140,28 @@ inline int64_t ring_bytes(const tsr_abi_collective& what, int32_t position) {
     case kBroadcast: return position == what.root ? 0 : bytes(what.elements);
     default: return 0;
   }
+}
+
+// Reduces; in pieces on the pool where the `members` that do so at once leave it idle threads. The result is computed
+// element by element, so the partition does not change it.
+inline void reduce_on_pool(const tsr_host_api& host, ReduceFn reduce, const ReduceArgs& args, int32_t members) {
+  static constexpr int64_t kPiece = int64_t{1} << 16;
+  struct Context {
+    ReduceFn reduce;
+    const ReduceArgs& args;
+  } context{reduce, args};
+  if (args.count <= kPiece || members >= host.thread_count(host.host)) return reduce(args);
+  host.parallel_for(
+      host.host, (args.count + kPiece - 1) / kPiece,
+      [](void* opaque, int64_t task) {
+        const Context& context = *static_cast<Context*>(opaque);
+        ReduceArgs piece = context.args;
+        piece.in_begin += task * kPiece;
+        piece.out_begin += task * kPiece;
+        piece.count = std::min(kPiece, context.args.count - task * kPiece);
+        context.reduce(piece);
+      },
+      &context);
 }
 
 inline void count_message(tsr_abi_comm_counters& counters, int32_t kind, int64_t bytes) {

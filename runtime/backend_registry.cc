@@ -17,7 +17,7 @@ namespace {
 
 constexpr int32_t kAbiVersion = 1;
 // Plugins known by name; others are loaded when requested.
-constexpr std::string_view kPlugins[] = {"cuda", "mpi"};
+constexpr std::string_view kPlugins[] = {"cuda"};
 
 // Everything up to the optional capture functions must be there.
 constexpr size_t kRequiredTableBytes = offsetof(tsr_backend_api, capture_begin);

@@ -139,6 +139,13 @@ void copy_box(const std::byte* global, const TensorType& type, const Box& box, s
   });
 }
 
+void put_box(const std::byte* local, const TensorType& type, const Box& box, std::byte* global) {
+  for_each_row(type, box, [&](int64_t to, int64_t from, size_t bytes) {
+    std::memcpy(global + to, local + from, bytes);
+    return true;
+  });
+}
+
 bool equals_box(const std::byte* global, const TensorType& type, const Box& box, const std::byte* local) {
   return for_each_row(type, box, [&](int64_t from, int64_t to, size_t bytes) {
     return std::memcmp(local + to, global + from, bytes) == 0;

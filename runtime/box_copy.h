@@ -21,8 +21,9 @@ Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, cons
 
 // Byte offset of the box in the global tensor if it is contiguous there, so that it can be used in place.
 std::optional<int64_t> find_in_place(const TensorType& type, const Box& box);
-// Copies the box within host memory.
+// Copy the box within host memory, out of the global tensor and into it.
 void copy_box(const std::byte* global, const TensorType& type, const Box& box, std::byte* local);
+void put_box(const std::byte* local, const TensorType& type, const Box& box, std::byte* global);
 bool equals_box(const std::byte* global, const TensorType& type, const Box& box, const std::byte* local);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <climits>
 #include <span>
 
+#include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "runtime/device_set_impl.h"
 
@@ -61,11 +62,62 @@ std::string text_of(std::string_view backend, std::span<const int32_t> ordinals,
 
 }  // namespace
 
+namespace {
+
+// What each process tells of its devices.
+struct Told {
+  int32_t count, host, threads, unused;
+  uint64_t kind;  // hash of the device's description
+};
+
+uint64_t hash_of(const tsr_abi_device_info& info) {
+  Hash hash;
+  hash.add(std::string_view(info.name));
+  hash.add(info.memory_bytes);
+  for (const double rate : {info.matmul_flops_per_s, info.memory_bytes_per_s, info.launch_s, info.link_bytes_per_s,
+                            info.link_latency_s, info.host_link_bytes_per_s, info.host_link_latency_s})
+    hash.add(rate);
+  hash.add(info.shared_cores);
+  return hash.value();
+}
+
+}  // namespace
+
+Status DeviceSet::Impl::join_world() {
+  TSR_ASSIGN_OR_RETURN(channel, Channel::open(transport));
+  const auto own = static_cast<int32_t>(devices.size());
+  const Told mine{own, transport->host(), threads, 0, hash_of(info)};
+  std::vector<Told> all(static_cast<size_t>(transport->processes()));
+  TSR_RETURN_IF_ERROR(
+      channel->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+  firsts.clear();
+  pools_on_host = 0;
+  int32_t world = 0, on_host = 0;
+  std::vector<uint64_t> known;
+  for (size_t process = 0; process < all.size(); ++process) {
+    const Told& told = all[process];
+    firsts.push_back(world);
+    world += told.count;
+    if (told.host == mine.host) ++pools_on_host, on_host += told.count;
+    const auto kind = std::ranges::find(known, told.kind);
+    kind_of.push_back(static_cast<int32_t>(kind - known.begin()));
+    if (kind != known.end()) continue;
+    known.push_back(told.kind);
+    tsr_abi_device_info& described = kinds.emplace_back(info);
+    TSR_RETURN_IF_ERROR(
+        channel->broadcast(static_cast<int32_t>(process), std::as_writable_bytes(std::span(&described, 1))));
+  }
+  ranks = {world, firsts[static_cast<size_t>(transport->process())], own};
+  if (info.shared_cores > 0) sharing = on_host;
+  for (std::string& name : names) name += format(" of process {}", transport->process());
+  return {};
+}
+
 DeviceSet::DeviceSet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DeviceSet::~DeviceSet() = default;
 
 Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, std::string_view text,
-                                                   DeviceShare share) {
+                                                   DeviceShare share, std::shared_ptr<Transport> transport) {
   const std::string_view trimmed = trim(text);
   const size_t colon = trimmed.find(':');
   const std::string_view backend = trimmed.substr(0, colon);
@@ -111,32 +163,47 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
     for (const int32_t ordinal : ordinals)
       impl->sharing = std::max<int64_t>(impl->sharing, std::ranges::count(all, ordinal));
   }
+  impl->ranks = RankSet::all(own);
   impl->ordinals = std::move(ordinals);
+  impl->kinds = {impl->info};
+  impl->kind_of = {0};
+  if (transport != nullptr && transport->processes() > 1) {
+    impl->kinds.clear(), impl->kind_of.clear();
+    impl->transport = std::move(transport);
+    TSR_RETURN_IF_ERROR(impl->join_world().with_context(trimmed));
+  }
   impl->catalog = std::make_unique<DeviceCatalog>(*api, impl->ordinals[0], 1.0 / impl->pool_share());
   return std::shared_ptr<DeviceSet>(new DeviceSet(std::move(impl)));
 }
 
-int32_t DeviceSet::size() const { return static_cast<int32_t>(impl_->devices.size()); }
+int32_t DeviceSet::size() const { return impl_->ranks.world; }
+RankSet DeviceSet::ranks() const { return impl_->ranks; }
 const std::string& DeviceSet::text() const { return impl_->text; }
-const std::string& DeviceSet::device_name(int32_t rank) const {
+std::string DeviceSet::device_name(int32_t rank) const {
   TSR_CHECK(rank >= 0 && rank < size(), "no such rank");
-  return impl_->names[static_cast<size_t>(rank)];
+  if (ranks().has(rank)) return impl_->names[static_cast<size_t>(rank - ranks().first)];
+  const int32_t process = impl_->process_of(rank);
+  return format("device {} of process {}", rank - impl_->firsts[static_cast<size_t>(process)], process);
 }
+Channel* DeviceSet::channel() const { return impl_->channel.get(); }
 CoreArbiter& DeviceSet::arbiter() const { return *impl_->arbiter; }
 const KernelCatalog& DeviceSet::catalog() const { return *impl_->catalog; }
 
 Cluster DeviceSet::cluster() const {
   const tsr_abi_device_info& info = impl_->info;
   Cluster cluster;
-  DeviceKind kind;
-  kind.name = info.name;
-  kind.memory_bytes = info.memory_bytes / impl_->sharing;
-  kind.matmul_flops_per_s = info.matmul_flops_per_s * impl_->pool_share();
-  kind.memory_bytes_per_s = info.memory_bytes_per_s * impl_->pool_share();
-  kind.launch_s = info.launch_s;
-  cluster.kinds.push_back(std::move(kind));
-  cluster.devices.assign(impl_->devices.size(), 0);
-  cluster.shared_cores = info.shared_cores > 0 ? impl_->threads : 0;
+  for (const tsr_abi_device_info& one : impl_->kinds) {
+    DeviceKind kind;
+    kind.name = one.name;
+    kind.memory_bytes = one.memory_bytes / impl_->sharing;
+    kind.matmul_flops_per_s = one.matmul_flops_per_s * impl_->pool_share();
+    kind.memory_bytes_per_s = one.memory_bytes_per_s * impl_->pool_share();
+    kind.launch_s = one.launch_s;
+    cluster.kinds.push_back(std::move(kind));
+  }
+  for (int32_t rank = 0; rank < size(); ++rank)
+    cluster.devices.push_back(impl_->kind_of[static_cast<size_t>(impl_->process_of(rank))]);
+  cluster.shared_cores = info.shared_cores > 0 ? impl_->threads * impl_->pools_on_host : 0;
   cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
   cluster.host_link = Link{info.host_link_bytes_per_s, info.host_link_latency_s};
   // Default for files: a solid-state disk; a profile may be more precise. Used to price offload.

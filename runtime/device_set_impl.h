@@ -1,6 +1,7 @@
 // The members of a DeviceSet; for runtime/ only.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "runtime/device_run_lock.h"
 #include "runtime/device_set.h"
 #include "runtime/host_services.h"
+#include "runtime/transport.h"
 
 namespace tessera {
 
@@ -21,8 +23,15 @@ struct DeviceSet::Impl {
   DeviceRunLock* run_lock = nullptr;  // the registry's
   std::shared_ptr<CoreArbiter> arbiter;  // the registry's when they were opened
   std::string text;
+  std::shared_ptr<Transport> transport;  // to the other processes of the world; null: this is all of it
+  std::unique_ptr<Channel> channel;      // for what concerns the devices, and plans for them; null likewise
+  std::vector<int32_t> firsts = {0};     // the first rank of each process
+  std::vector<tsr_abi_device_info> kinds;  // of the world's devices, each different one once
+  std::vector<int32_t> kind_of;            // by process, into `kinds`
+  int32_t pools_on_host = 1;               // processes on this machine, whose threads share its cores
+  RankSet ranks;                         // those of the devices here, which the next two have in their order
   std::vector<int32_t> ordinals;
-  std::vector<tsr_abi_device*> devices;  // one per rank
+  std::vector<tsr_abi_device*> devices;
   std::vector<std::string> names;
   tsr_abi_device_info info{};  // of the first
   int32_t threads = 1;
@@ -31,10 +40,17 @@ struct DeviceSet::Impl {
   std::shared_ptr<const DeviceProfile> profile;  // shared with the clusters made from this set
   std::string profile_path;
 
-  // This runtime's pool as a share of the machine that `info` describes.
+  // The process that a rank lives in.
+  int32_t process_of(int32_t rank) const {
+    return static_cast<int32_t>(std::ranges::upper_bound(firsts, rank) - firsts.begin()) - 1;
+  }
+  // Finds the devices of the other processes. Collective over the world.
+  Status join_world();
+  // The pools of this machine's processes as a share of the machine that `info` describes.
   double pool_share() const {
-    return info.shared_cores > 0 ? static_cast<double>(threads) / static_cast<double>(info.shared_cores)
-                                 : 1.0;
+    return info.shared_cores > 0
+               ? static_cast<double>(threads) * pools_on_host / static_cast<double>(info.shared_cores)
+               : 1.0;
   }
 };
 

@@ -75,24 +75,17 @@ Status CollectiveOrder::after(tsr_abi_stream* stream) {
 
 // ---- EntryCounts
 
-tsr_abi_comm_counters read_counters(const tsr_backend_api& api, tsr_abi_comm* comm) {
-  tsr_abi_comm_counters counters{};
-  counters.struct_size = sizeof(counters);
-  api.comm_counters(comm, &counters);
-  return counters;
-}
-
-void EntryCounts::begin(const tsr_backend_api& api, std::span<CommMember* const> members) {
+void EntryCounts::begin(std::span<CommMember* const> members) {
   counts_.clear();
   for (CommMember* member : members)
     if (std::ranges::find(counts_, member, &std::pair<CommMember*, tsr_abi_comm_counters>::first) ==
         counts_.end())
-      counts_.emplace_back(member, read_counters(api, member->comm));
+      counts_.emplace_back(member, member->end->counters());
 }
 
-void EntryCounts::end(const tsr_backend_api& api) {
+void EntryCounts::end() {
   for (auto& [member, counts] : counts_) {
-    tsr_abi_comm_counters now = read_counters(api, member->comm);
+    tsr_abi_comm_counters now = member->end->counters();
     add_to(now, counts, -1);
     counts = now;
   }
@@ -190,9 +183,9 @@ Status EntryCapture::run(std::span<CommMember* const> members) {
     return graph_.launch(streams_[0]);
   }
   const bool counts = vote_ != nullptr && !graph_.has_run();
-  if (counts) counts_.begin(api_, members);
+  if (counts) counts_.begin(members);
   TSR_RETURN_IF_ERROR(issue());
-  if (counts) counts_.end(api_);
+  if (counts) counts_.end();
   graph_.count_run();
   return {};
 }
@@ -215,10 +208,10 @@ void EntryCapture::try_capture(std::span<CommMember* const> members) {
     graph_.give_up();
     return log_refusal("it communicates by way of the host, or through a library that cannot be captured");
   }
-  if (vote_ != nullptr) counts_.begin(api_, members);
+  if (vote_ != nullptr) counts_.begin(members);
   Status status = graph_.capture(streams_, [&] { return issue(); });
   if (vote_ != nullptr) {
-    counts_.end(api_);
+    counts_.end();
     counts_.add(-1);  // the capture is no run; launches are counted instead
     if (!vote_->vote(status.ok()) && status.ok()) {
       graph_.give_up();

@@ -14,6 +14,7 @@
 
 #include "graph/base/result.h"
 #include "runtime/backend_abi.h"
+#include "runtime/comm_end.h"
 
 namespace tessera {
 
@@ -68,23 +69,13 @@ class CollectiveOrder {
   tsr_abi_stream* last_ = nullptr;  // its stream
 };
 
-// CommMember: one rank's member of a communicator.
-struct CommMember {
-  tsr_abi_comm* comm = nullptr;
-  // Added to the backend's counts: launches of graphs, minus the captures that made them.
-  tsr_abi_comm_counters replayed{};
-};
-
-// The backend's counters since the communicator was made.
-tsr_abi_comm_counters read_counters(const tsr_backend_api& api, tsr_abi_comm* comm);
-
 // EntryCounts: the communication counts of one run, which are added
 // for each launch of its graph, since launches call no communicator.
 class EntryCounts {
  public:
   // Called before and after a run that is issued, or a capture. `members` may repeat.
-  void begin(const tsr_backend_api& api, std::span<CommMember* const> members);
-  void end(const tsr_backend_api& api);
+  void begin(std::span<CommMember* const> members);
+  void end();
   // Whether every call between the two can be captured.
   bool is_all_capturable() const;
   // Adds the counts `times` times to the members' `replayed`.

@@ -35,23 +35,27 @@ DeviceSet& Executable::devices() const { return *impl_->devices; }
 
 Result<std::shared_ptr<Executable>> Executable::prepare(std::shared_ptr<DeviceSet> devices, Program program) {
   TSR_RETURN_IF_ERROR(verify(program).with_context("program"));
-  if (static_cast<int64_t>(program.ranks.size()) != devices->size())
+  if (const RankSet wanted = program.rank_set(), found = devices->ranks(); wanted.world != found.world)
     return Status(StatusCode::kInvalidArgument,
-                  format("the program is for {} ranks, '{}' has {} devices; plan again for these devices",
-                         static_cast<int64_t>(program.ranks.size()), devices->text(), devices->size()));
+                  format("the program is for {} ranks, '{}' has {} devices; plan again for these devices", wanted.world,
+                         devices->text(), found.world));
+  else if (wanted != found)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the program has the ranks {} to {}, this process has {} to {}", wanted.first,
+                         wanted.first + wanted.count - 1, found.first, found.first + found.count - 1));
   auto impl = std::make_unique<Impl>();
   impl->devices = std::move(devices);
   impl->program = std::move(program);
   const DeviceSet::Impl& set = impl->devices->impl();
   impl->kernels.resize(impl->program.ranks.size());
-  for (size_t rank = 0; rank < impl->program.ranks.size(); ++rank) {
-    for (const KernelDesc& desc : impl->program.ranks[rank].kernels) {
+  for (size_t at = 0; at < impl->program.ranks.size(); ++at) {
+    for (const KernelDesc& desc : impl->program.ranks[at].kernels) {
       cancellation_point();
-      Result<tsr_abi_kernel*> kernel = prepare_kernel(*set.api, set.devices[rank], set.ordinals[rank], desc);
+      Result<tsr_abi_kernel*> kernel = prepare_kernel(*set.api, set.devices[at], set.ordinals[at], desc);
       if (!kernel.ok())
-        return kernel.status().with_context(format("rank {}: preparing {}", static_cast<int64_t>(rank),
-                                                   desc.op != nullptr ? desc.op->name : "?"));
-      impl->kernels[rank].push_back(*kernel);
+        return kernel.status().with_context(
+            format("rank {}: preparing {}", impl->program.rank_of(at), desc.op != nullptr ? desc.op->name : "?"));
+      impl->kernels[at].push_back(*kernel);
     }
   }
   return std::shared_ptr<Executable>(new Executable(std::move(impl)));

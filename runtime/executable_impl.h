@@ -18,7 +18,7 @@ struct Executable::Impl {
 
   std::shared_ptr<DeviceSet> devices;  // shared: executables may outlive other users of the set
   Program program;
-  std::vector<std::vector<tsr_abi_kernel*>> kernels;  // [rank][RankProgram::kernels]
+  std::vector<std::vector<tsr_abi_kernel*>> kernels;  // by Program::ranks, then RankProgram::kernels
 };
 
 }  // namespace tessera

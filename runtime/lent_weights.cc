@@ -32,23 +32,22 @@ Result<const Piece*> find_lent(const RankProgram& lender, const Binding& wanted,
 Result<std::shared_ptr<const SharedWeights>> lend_weights(const Session& lender, const Program& borrower,
                                                           const std::shared_ptr<const void>& owner) {
   const Program& lender_program = lender.executable().program();
-  if (lender_program.ranks.size() != borrower.ranks.size())
+  if (lender_program.rank_set() != borrower.rank_set())
     return Status(StatusCode::kUnsupported, format("the weights are on {} devices, wanted on {}",
-                                                   lender_program.ranks.size(), borrower.ranks.size()));
+                                                   lender_program.rank_set().world, borrower.rank_set().world));
   auto lent = std::make_shared<SharedWeights>(borrower);
   for (size_t at = 0; at < lender_program.ranks.size(); ++at) {
-    const auto rank = static_cast<int32_t>(at);
     for (const Binding& wanted : borrower.ranks[at].parameters)
       for (const Piece& piece : wanted.pieces) {
         TSR_ASSIGN_OR_RETURN(const Piece* found, find_lent(lender_program.ranks[at], wanted, piece));
-        const std::byte* data = lender.parameter_address(rank, found->at) - piece.at.offset;
-        const SharedWeight& known = lent->of_rank(rank)[static_cast<size_t>(piece.at.slot)];
+        const std::byte* data = lender.parameter_address(at, found->at) - piece.at.offset;
+        const SharedWeight& known = lent->of_rank(at)[static_cast<size_t>(piece.at.slot)];
         if (known.data != nullptr && known.data != data)
           return Status(StatusCode::kUnsupported,
                         format("parameter '{}' cannot be lent: its pieces are not contiguous in the lender's "
                                "memory as the borrower's slot needs",
                                wanted.name));
-        lent->set(rank, piece.at.slot, {data, owner, false});
+        lent->set(at, piece.at.slot, {data, owner, false});
       }
   }
   return std::shared_ptr<const SharedWeights>(std::move(lent));
@@ -57,12 +56,11 @@ Result<std::shared_ptr<const SharedWeights>> lend_weights(const Session& lender,
 bool are_in_place(const Session& lender, const Program& borrower, const SharedWeights& weights) {
   const Program& lender_program = lender.executable().program();
   for (size_t at = 0; at < lender_program.ranks.size(); ++at) {
-    const auto rank = static_cast<int32_t>(at);
     for (const Binding& wanted : borrower.ranks[at].parameters)
       for (const Piece& piece : wanted.pieces) {
         const auto found = find_lent(lender_program.ranks[at], wanted, piece);
-        const SharedWeight& lent = weights.of_rank(rank)[static_cast<size_t>(piece.at.slot)];
-        if (!found.ok() || lender.parameter_address(rank, (*found)->at) != lent.data + piece.at.offset)
+        const SharedWeight& lent = weights.of_rank(at)[static_cast<size_t>(piece.at.slot)];
+        if (!found.ok() || lender.parameter_address(at, (*found)->at) != lent.data + piece.at.offset)
           return false;
       }
   }

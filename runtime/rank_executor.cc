@@ -9,20 +9,20 @@
 
 namespace tessera {
 
-RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
+RankExecutor::RankExecutor(const Executable::Impl& executable, size_t index, const SessionOptions& options,
                            RunSignals& signals)
     : api_(executable.api()),
       devices_(executable.devices->impl()),
-      program_(executable.program.ranks[static_cast<size_t>(rank)]),
-      kernels_(executable.kernels[static_cast<size_t>(rank)]),
-      rank_(rank),
+      program_(executable.program.ranks[index]),
+      kernels_(executable.kernels[index]),
+      rank_(executable.program.rank_of(index)),
       options_(options),
       signals_(signals),
       blocking_(has_flag(api_, TSR_BACKEND_BLOCKING)),
       ranks_(working_ranks(executable.program)),
       may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
-      device_(devices_.devices[static_cast<size_t>(rank)]),
+      device_(devices_.devices[index]),
       fused_(api_, device_),
       timers_(options.trace && !blocking_ && DeviceTimers::is_supported(api_)
                   ? std::make_unique<DeviceTimers>(api_, device_)
@@ -37,21 +37,21 @@ RankExecutor::~RankExecutor() {
     if (stream->stream != nullptr) api_.stream_destroy(stream->stream);
 }
 
-Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Impl& executable, int32_t rank,
+Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Impl& executable, size_t index,
                                                            const SessionOptions& options,
                                                            RunSignals& signals) {
-  std::unique_ptr<RankExecutor> made(new RankExecutor(executable, rank, options, signals));
+  std::unique_ptr<RankExecutor> made(new RankExecutor(executable, index, options, signals));
   const auto build = [&]() -> Status {
     TSR_ASSIGN_OR_RETURN(
         made->memory_,
         RankMemory::create(made->api_, made->device_, made->program_, options.file_folder,
-                           options.weights ? options.weights->of_rank(rank) : std::vector<SharedWeight>()));
+                           options.weights ? options.weights->of_rank(index) : std::vector<SharedWeight>()));
     TSR_RETURN_IF_ERROR(made->resolve());
     made->give_threads();
     return {};
   };
   if (const Status status = build(); !status.ok())
-    return status.with_context(format("rank {} ({})", rank, executable.devices->device_name(rank)));
+    return status.with_context(format("rank {} ({})", made->rank_, executable.devices->device_name(made->rank_)));
   return made;
 }
 
@@ -372,18 +372,14 @@ void RankExecutor::issue_all(int32_t entry) {
 
 Status RankExecutor::execute(const RankStream& stream, const Step& step) {
   tsr_abi_stream* const on = stream.stream;
-  const auto channel = static_cast<size_t>(step.channel);
   switch (step.kind) {
     case Step::Kind::kKernel:
       return take_error(api_.kernel_launch(step.kernel, on, step.inputs, step.outputs, step.workspace));
     case Step::Kind::kCollective:
-      return take_error(
-          api_.comm_collective(comms_.groups[channel]->comm, on, &step.collective, step.in, step.out));
+      return comms_.groups[static_cast<size_t>(step.channel)]->end->collective(on, step.collective, step.in, step.out);
     // The sender is the first member of a pair's communicator.
-    case Step::Kind::kSend:
-      return take_error(api_.comm_send(comms_.sends[channel], on, 1, step.in, step.row_bytes));
-    case Step::Kind::kReceive:
-      return take_error(api_.comm_recv(comms_.receives[channel], on, 0, step.out, step.row_bytes));
+    case Step::Kind::kSend: return comms_.sends.at(step.channel)->send(on, 1, step.in, step.row_bytes);
+    case Step::Kind::kReceive: return comms_.receives.at(step.channel)->receive(on, 0, step.out, step.row_bytes);
     case Step::Kind::kCopy:
       return take_error(api_.copy(on, step.in, step.out, step.rows, step.row_bytes, step.in_stride_bytes,
                                   step.out_stride_bytes));
@@ -412,7 +408,7 @@ Status RankExecutor::failure(int32_t entry, const Step& step, const Status& stat
   const EntryPoint& point = program_.entries[static_cast<size_t>(entry)];
   return status.with_context(
       format("rank {} ({}), entry '{}', instruction {} ({})", rank_,
-             devices_.names[static_cast<size_t>(rank_)], point.name, step.instruction,
+             devices_.names[static_cast<size_t>(rank_ - devices_.ranks.first)], point.name, step.instruction,
              instruction_label(program_, point.code[static_cast<size_t>(step.instruction)])));
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,13 +39,14 @@ struct RunSignals {
 
 // RankComms: one rank's members of communicators.
 struct RankComms {
-  std::vector<CommMember*> groups;             // by RankProgram::groups
-  std::vector<tsr_abi_comm*> sends, receives;  // by peer; null where there are none
+  std::vector<CommMember*> groups;                      // by RankProgram::groups
+  std::unordered_map<int32_t, CommEnd*> sends, receives;  // by peer
 };
 
 class RankExecutor {
  public:
-  static Result<std::unique_ptr<RankExecutor>> create(const Executable::Impl& executable, int32_t rank,
+  // Of the rank at `index` of Program::ranks.
+  static Result<std::unique_ptr<RankExecutor>> create(const Executable::Impl& executable, size_t index,
                                                       const SessionOptions& options, RunSignals& signals);
   ~RankExecutor();
   RankExecutor(const RankExecutor&) = delete;
@@ -80,7 +82,7 @@ class RankExecutor {
   std::vector<TraceEvent> take_trace();  // by stream
 
  private:
-  RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
+  RankExecutor(const Executable::Impl& executable, size_t index, const SessionOptions& options,
                RunSignals& signals);
   Status resolve();
   Status resolve_entry(size_t entry, const Dependencies& dependencies);

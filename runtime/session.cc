@@ -40,7 +40,7 @@ struct Session::Impl {
         options(std::move(wanted)),
         comms(executable->impl(), options.perturbation_seed),
         memory(executable->impl(), ranks),
-        values(executable->impl(), ranks, memory) {}
+        values(executable->impl(), ranks, comms, memory) {}
   ~Impl() {
     watchdog.reset();
     others.reset();
@@ -61,8 +61,7 @@ struct Session::Impl {
     std::optional<DeviceRunLock::Guard> guard;
     if (ranks.size() > 1) lock_devices(guard);
     TSR_RETURN_IF_ERROR(comms.create());
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
-      ranks[rank]->set_comms(comms.members_of(static_cast<int32_t>(rank)));
+    for (size_t at = 0; at < ranks.size(); ++at) ranks[at]->set_comms(comms.members_of(at));
     return {};
   }
 
@@ -72,7 +71,7 @@ struct Session::Impl {
   const pid_t pid = getpid();
   RunSignals signals;
   std::optional<DeviceRunLock::Guard> last_guard;  // released after everything with device memory
-  RankExecutors ranks;
+  RankExecutors ranks;  // that live here, as in Program::ranks
   SessionComms comms;
   SessionMemory memory;
   SessionValues values;
@@ -80,7 +79,7 @@ struct Session::Impl {
 
   // The run in progress. The caller publishes it and wakes the other ranks' threads; the last rank
   // raises `done`.
-  std::unique_ptr<OnCallThreads> others;  // thread i runs rank i + 1
+  std::unique_ptr<OnCallThreads> others;  // thread i runs ranks[i + 1]
   WaitWord done{0};
   std::atomic<int32_t> remaining{0};
   std::atomic<bool> in_run{false};
@@ -96,8 +95,11 @@ struct Session::Impl {
   bool running = false, cancelled = false;
   bool failed = false;
 
+  bool is_leading = false;  // the first process runs the work of `lead`
+
   // Begins an update for all ranks.
   void begin_update();
+  Status ask_others(std::string_view name);
 
   bool in_forked_child() const { return pid != getpid(); }
 
@@ -107,10 +109,10 @@ struct Session::Impl {
     return shares_cores ? options.side : CoreSide::kNone;
   }
   Status setup();
-  void run_rank(int32_t rank);
+  void run_rank(size_t at);
   Status run_all(const SessionEntry& entry);
   void fail(const Status& status);
-  void stop_run();
+  void stop_run(const Status& why);
   Status check_host_memory() const;
   Status check_order() const;
   Watchdog::Progress poll() const;
@@ -157,9 +159,9 @@ Status Session::Impl::setup() {
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
   if (options.before_update) signals.begin_update = [this] { begin_update(); };
-  for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
+  for (size_t at = 0; at < program.ranks.size(); ++at) {
     TSR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> made,
-                         RankExecutor::create(executable->impl(), rank, options, signals));
+                         RankExecutor::create(executable->impl(), at, options, signals));
     ranks.push_back(std::move(made));
   }
   if (options.measure_memory) TSR_RETURN_IF_ERROR(memory.measure());
@@ -168,11 +170,11 @@ Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(values.zero_states());
   may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
   others = std::make_unique<OnCallThreads>(
-      static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(thread + 1); }, may_spin,
+      static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(static_cast<size_t>(thread) + 1); }, may_spin,
       [host = executable->devices().impl().host](int32_t thread) {
         host->thread_started(host->host, "rank", thread + 1);
       });
-  if (options.watchdog_s > 0 && ranks.size() > 1)
+  if (options.watchdog_s > 0 && ranks.size() > 1 && program.rank_set().is_whole())
     watchdog = std::make_unique<Watchdog>(
         options.watchdog_s, [this] { return poll(); }, [this] { on_stall(); });
   return {};
@@ -197,15 +199,15 @@ Watchdog::Progress Session::Impl::poll() const {
 void Session::Impl::on_stall() {
   const SessionEntry* entry = current.load(std::memory_order_acquire);
   std::vector<std::string> waits;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waiting_text(entry->index[rank]));
+  for (size_t at = 0; at < ranks.size(); ++at)
+    if (entry->index[at] >= 0) waits.push_back(ranks[at]->waiting_text(entry->index[at]));
   const Status status(StatusCode::kTimeout,
                       format("entry '{}': no rank has computed or finished anything for {} s; {}",
                              entry->name, options.watchdog_s, join(waits, "; ")));
   const std::lock_guard lock(mutex);
   if (!running) return;  // the run has just ended
   if (first_error.ok()) first_error = status;
-  stop_run();
+  stop_run(status);
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -224,31 +226,33 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<Executable> exe
 
 // ---- running
 
-void Session::Impl::run_rank(int32_t rank) {
-  const int32_t index = current.load(std::memory_order_relaxed)->index[static_cast<size_t>(rank)];
-  if (index >= 0) ranks[static_cast<size_t>(rank)]->run(index);
+void Session::Impl::run_rank(size_t at) {
+  const int32_t index = current.load(std::memory_order_relaxed)->index[at];
+  if (index >= 0) ranks[at]->run(index);
   if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     done.fetch_add(1, std::memory_order_acq_rel);
     done.notify_all();
   }
 }
 
-// Reports the first error of a run; ranks woken afterwards fail as a consequence.
-void Session::Impl::fail(const Status& status) {
+// Reports the first error of a run, which may be another process'; ranks woken afterwards fail as a consequence.
+void Session::Impl::fail(const Status& given) {
+  const Status elsewhere = given.code() == StatusCode::kAborted ? comms.failure_elsewhere() : Status();
+  const Status& status = elsewhere.ok() ? given : elsewhere;
   {
     const std::lock_guard lock(mutex);
     if (first_error.ok() ||
         (first_error.code() == StatusCode::kAborted && status.code() != StatusCode::kAborted))
       first_error = status;
   }
-  stop_run();
+  stop_run(status);
 }
 
-void Session::Impl::stop_run() {
+void Session::Impl::stop_run(const Status& why) {
   signals.stop.store(true, std::memory_order_seq_cst);
   executable->impl().devices->impl().run_lock->wake();
   executable->impl().devices->impl().arbiter->wake();
-  comms.abort();
+  comms.abort(why);
   for (const auto& rank : ranks) rank->wake();
 }
 
@@ -296,7 +300,7 @@ Status Session::Impl::run_all(const SessionEntry& entry) {
     return Status();
   });
   if (called.ok()) {
-    // The caller runs rank 0, which saves a wake-up and a thread.
+    // The caller runs the first rank, which saves a wake-up and a thread.
     run_rank(0);
     wait_while(done, before, may_spin);
   }
@@ -344,7 +348,7 @@ void Session::cancel() {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->running) return;
   impl_->cancelled = true;
-  impl_->stop_run();
+  impl_->stop_run(Status(StatusCode::kCancelled, "the run was cancelled"));
 }
 
 bool Session::failed() const {
@@ -363,6 +367,64 @@ Status Session::restore() {
     impl_->first_error = Status();
   }
   return impl_->values.zero_states();
+}
+
+// ---- one process for all
+
+namespace {
+
+// What the first process tells the others while it leads: a name to read, or its end.
+constexpr char kRead = 'r', kDone = 'd', kFailed = 'f';
+
+std::string text_of(const Result<std::string>& result) {
+  if (result.ok()) return kDone + *result;
+  return format("{}{}\n{}", std::string(1, kFailed), static_cast<int32_t>(result.status().code()), result.status().message());
+}
+
+Result<std::string> result_of(const std::string& text) {
+  if (text.starts_with(kDone)) return text.substr(1);
+  const size_t line = text.find('\n');
+  const std::optional<int64_t> code = parse_i64(text.substr(1, line - 1));
+  if (!text.starts_with(kFailed) || line == std::string::npos || !code)
+    return Status(StatusCode::kInternal, "the first process says what this one does not know: start all with the same library");
+  return Status(static_cast<StatusCode>(*code), text.substr(line + 1));
+}
+
+}  // namespace
+
+Result<std::string> Session::lead(const std::function<Result<std::string>()>& work) {
+  Channel* const channel = impl_->comms.channel();
+  if (channel == nullptr) return work();
+  if (channel->transport().process() == 0) {
+    impl_->is_leading = true;
+    std::optional<Result<std::string>> result;
+    const Status status = catch_status([&] {
+      result = work();
+      return result->status();
+    });
+    impl_->is_leading = false;
+    if (!result) result = status;
+    TSR_RETURN_IF_ERROR(channel->broadcast_text(0, text_of(*result)).status());
+    return std::move(*result);
+  }
+  std::vector<std::byte> sent;
+  while (true) {
+    TSR_ASSIGN_OR_RETURN(const std::string text, channel->broadcast_text(0, ""));
+    if (!text.starts_with(kRead)) return result_of(text);
+    TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(text.substr(1)));
+    sent.resize(static_cast<size_t>(bytes(tensor->global)));
+    TSR_RETURN_IF_ERROR(impl_->values.copy_out(*tensor, sent));
+  }
+}
+
+// The others are told of a read before they take part in it.
+Status Session::Impl::ask_others(std::string_view name) {
+  if (!is_leading) return {};
+  return comms.channel()->broadcast_text(0, kRead + std::string(name)).status();
+}
+
+void Session::end_world(const Status& why) {
+  if (impl_->comms.channel() != nullptr) impl_->comms.abort(why);
 }
 
 // ---- values
@@ -384,11 +446,13 @@ Status Session::read_rows_into(std::string_view name, int64_t first, std::span<s
 
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  TSR_RETURN_IF_ERROR(impl_->ask_others(name));
   return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::read(std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  TSR_RETURN_IF_ERROR(impl_->ask_others(name));
   return impl_->values.read(*tensor);
 }
 
@@ -417,8 +481,8 @@ bool Session::is_shared(std::string_view name) const {
   return found.ok() && impl_->values.is_shared(**found);
 }
 
-const std::byte* Session::parameter_address(int32_t rank, const SlotRef& at) const {
-  return static_cast<const std::byte*>(impl_->ranks[static_cast<size_t>(rank)]->memory().address(at));
+const std::byte* Session::parameter_address(size_t index, const SlotRef& at) const {
+  return static_cast<const std::byte*>(impl_->ranks[index]->memory().address(at));
 }
 
 // ---- reports
@@ -443,17 +507,17 @@ std::vector<TraceEvent> Session::take_trace() {
 int64_t Session::launches(std::string_view entry) const {
   int64_t most = 0;
   const Result<SessionEntry*> found = impl_->values.find_entry(entry);
-  for (size_t rank = 0; found.ok() && rank < impl_->ranks.size(); ++rank)
-    if (const int32_t index = (*found)->index[rank]; index >= 0)
-      most = std::max(most, impl_->ranks[rank]->launches(index));
+  for (size_t at = 0; found.ok() && at < impl_->ranks.size(); ++at)
+    if (const int32_t index = (*found)->index[at]; index >= 0)
+      most = std::max(most, impl_->ranks[at]->launches(index));
   return most;
 }
 
 bool Session::is_captured(std::string_view entry) const {
   const Result<SessionEntry*> found = impl_->values.find_entry(entry);
   if (!found.ok()) return false;
-  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank)
-    if (const int32_t index = (*found)->index[rank]; index >= 0 && !impl_->ranks[rank]->is_captured(index))
+  for (size_t at = 0; at < impl_->ranks.size(); ++at)
+    if (const int32_t index = (*found)->index[at]; index >= 0 && !impl_->ranks[at]->is_captured(index))
       return false;
   return true;
 }

@@ -54,6 +54,7 @@ struct SessionOptions {
   int64_t host_memory_limit = 0;
   // Aborts a run with kTimeout if for this time nothing finishes and no rank
   // computes; 0: never. Only for blocking backends; others wait inside their driver.
+  // Only where all ranks live here: it cannot tell what others compute.
   double watchdog_s = 0;
   std::optional<StreamOptions> streams = {};  // streams that may overlap; nullopt: usual_streams
   // Memory of all read-only parameters (shared_weights.h), with values; null: in the arena.
@@ -116,13 +117,18 @@ class Session {
   Status run(std::string_view entry);
   Status fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out);
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
+  // Runs `work` in the first process of the world alone. It may read values, in any order: the other processes, which call this at
+  // the same time, send what it lacks until it ends. All get its text, or its error.
+  Result<std::string> lead(const std::function<Result<std::string>()>& work);
+  // Ends what the processes do together, with this error in all others; nothing where all ranks live here.
+  void end_world(const Status& why);
   void cancel();        // from any thread: the run in progress returns kCancelled
   bool failed() const;  // since the last failed or cancelled run, until restore; any thread
   Status restore();     // after an error: remakes communicators; state must be written again
   Status zero_state();  // all state to zeros
   bool is_shared(std::string_view name) const;  // whether all ranks read the parameter in shared memory
-  // Address of the rank's part, in device or host memory; null in the file tier.
-  const std::byte* parameter_address(int32_t rank, const SlotRef& at) const;
+  // Address of a part of the rank at `index` of Program::ranks, in device or host memory; null in the file tier.
+  const std::byte* parameter_address(size_t index, const SlotRef& at) const;
 
   std::vector<MemoryReport> memory();
   std::vector<CommReport> communication() const;

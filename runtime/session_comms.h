@@ -1,6 +1,9 @@
 // SessionComms: a session's communicators: one per distinct group of the Program, and one
 // of two members, sender first, per ordered pair of ranks with messages, so that messages
 // in one direction wait for nothing else. Can be aborted from any thread, and remade.
+//
+// A group whose members all live here is of their backend, another of the transport. Every
+// process of the world makes its own part, of the groups that have members here.
 #pragma once
 
 #include <map>
@@ -12,6 +15,7 @@
 
 #include "runtime/executable_impl.h"
 #include "runtime/rank_executor.h"
+#include "runtime/transport.h"
 
 namespace tessera {
 
@@ -24,16 +28,22 @@ class SessionComms {
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
-  Status create();                     // replaces the present ones; keeps counts
-  void abort();                        // from any thread; every waiter returns kAborted
-  RankComms members_of(int32_t rank);  // valid until `create`
-  std::vector<CommReport> report() const;
+  // Replaces the present ones; keeps counts. Collective over the world. kFailedPrecondition where processes
+  // have programs of different plans.
+  Status create();
+  // Every waiter returns kAborted, in all processes; they get `why`. From any thread.
+  void abort(const Status& why);
+  // What another process aborted with, or that it is lost; ok: neither. From any thread.
+  Status failure_elsewhere() const;
+  Channel* channel() const { return channel_.get(); }  // to the other processes; null: all ranks live here
+  RankComms members_of(size_t index);  // of the rank at this index of Program::ranks; valid until `create`
+  std::vector<CommReport> report() const;  // of the ranks that live here
 
  private:
   struct Set {
     std::vector<int32_t> ranks;
     std::string axis;
-    std::vector<CommMember> members;  // by position; addresses are stable
+    std::vector<CommMember> members;  // by position, without an end for those of other processes; addresses are stable
   };
   // Counts of one rank, by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
@@ -50,15 +60,17 @@ class SessionComms {
   Status add(const std::vector<int32_t>& ranks, const std::string& axis, const Use& use);
   Set* find(const std::vector<int32_t>& ranks, const std::string& axis);
   void destroy();
-  std::vector<Counts> counts() const;  // by rank, since the last `create`
+  std::vector<Counts> counts() const;  // by Program::ranks, since the last `create`
 
   Status perturb() const;
+  Status open_channel();
 
   const Executable::Impl& executable_;
   const uint64_t perturbation_seed_;
+  std::unique_ptr<Channel> channel_;  // null where all ranks live here
   std::vector<Set> sets_;
-  std::vector<Counts> kept_;   // of replaced communicators, by rank
-  std::vector<Counts> taken_;  // at the last reset of the report, by rank
+  std::vector<Counts> kept_;   // of replaced communicators, by Program::ranks
+  std::vector<Counts> taken_;  // at the last reset of the report, likewise
   mutable std::mutex mutex_;   // guards create against abort
 };
 

@@ -11,21 +11,21 @@ namespace tessera {
 namespace {
 
 // Used memory of a rank's device; -1: unknown to the backend.
-Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
+Result<int64_t> used_memory(const Executable::Impl& executable, size_t index) {
   const tsr_backend_api& api = executable.api();
   if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
       api.memory_info == nullptr)
     return int64_t{-1};
   tsr_abi_memory_info info{};
   info.struct_size = sizeof info;
-  TSR_RETURN_IF_ERROR(take_error(api.memory_info(executable.devices->impl().devices[rank], &info)));
+  TSR_RETURN_IF_ERROR(take_error(api.memory_info(executable.devices->impl().devices[index], &info)));
   return info.used_bytes;
 }
 
 // Bytes of a rank's shared weights that are neither the model's own memory nor its file.
-int64_t copied_bytes(const SharedWeights& weights, int32_t rank, const RankProgram& program) {
+int64_t copied_bytes(const SharedWeights& weights, size_t index, const RankProgram& program) {
   int64_t bytes = 0;
-  const std::vector<SharedWeight>& all = weights.of_rank(rank);
+  const std::vector<SharedWeight>& all = weights.of_rank(index);
   for (size_t slot = 0; slot < all.size(); ++slot)
     if (all[slot].is_copy) bytes += program.slots[slot].bytes;
   return bytes;
@@ -34,8 +34,8 @@ int64_t copied_bytes(const SharedWeights& weights, int32_t rank, const RankProgr
 }  // namespace
 
 Status SessionMemory::note_used_before() {
-  for (size_t rank = 0; rank < executable_.program.ranks.size(); ++rank) {
-    TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable_, rank));
+  for (size_t at = 0; at < executable_.program.ranks.size(); ++at) {
+    TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable_, at));
     used_before_.push_back(used);
   }
   return {};
@@ -56,9 +56,9 @@ Status SessionMemory::measure() {
 
 template <class Each>
 Status SessionMemory::for_each_probe(std::span<const int32_t> entry, const Each& each) {
-  for (size_t rank = 0; rank < probes_.size(); ++rank)
-    for (MemoryProbe& probe : probes_[rank])
-      if (entry[rank] >= 0) TSR_RETURN_IF_ERROR(each(probe, static_cast<size_t>(entry[rank])));
+  for (size_t at = 0; at < probes_.size(); ++at)
+    for (MemoryProbe& probe : probes_[at])
+      if (entry[at] >= 0) TSR_RETURN_IF_ERROR(each(probe, static_cast<size_t>(entry[at])));
   return {};
 }
 
@@ -70,46 +70,45 @@ Status SessionMemory::after_run(std::span<const int32_t> entry) {
   return for_each_probe(entry, [](MemoryProbe& probe, size_t number) { return probe.after_run(number); });
 }
 
-void SessionMemory::note_written(int32_t rank, const SlotRef& at, int64_t bytes) {
+void SessionMemory::note_written(size_t index, const SlotRef& at, int64_t bytes) {
   if (probes_.empty() || at.slot < 0 || bytes == 0) return;
-  const Slot& slot = executable_.program.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
-  for (MemoryProbe& probe : probes_[static_cast<size_t>(rank)])
+  const Slot& slot = executable_.program.ranks[index].slots[static_cast<size_t>(at.slot)];
+  for (MemoryProbe& probe : probes_[index])
     if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
 }
 
-// Device arenas of all ranks on this rank's device.
-int64_t SessionMemory::arenas_on_device_of(size_t rank) const {
+// Device arenas of all ranks here on this rank's device.
+int64_t SessionMemory::arenas_on_device_of(size_t index) const {
   const std::vector<int32_t>& ordinals = executable_.devices->impl().ordinals;
   int64_t bytes = 0;
   for (size_t other = 0; other < executable_.program.ranks.size(); ++other)
-    if (ordinals[other] == ordinals[rank]) bytes += executable_.program.ranks[other].arena_bytes;
+    if (ordinals[other] == ordinals[index]) bytes += executable_.program.ranks[other].arena_bytes;
   return bytes;
 }
 
 std::vector<MemoryReport> SessionMemory::report(const SharedWeights* weights) const {
   std::vector<MemoryReport> reports;
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const RankProgram& program = executable_.program.ranks[rank];
-    const auto number = static_cast<int32_t>(rank);
+  for (size_t at = 0; at < ranks_.size(); ++at) {
+    const RankProgram& program = executable_.program.ranks[at];
     MemoryReport report;
-    report.device = executable_.devices->device_name(number);
+    report.device = executable_.devices->device_name(executable_.program.rank_of(at));
     report.predicted_bytes = program.arena_bytes;
     report.host_predicted_bytes = program.host_arena_bytes;
     report.file_predicted_bytes = program.file_arena_bytes;
     if (!probes_.empty()) {
       report.host_measured_bytes = 0;
-      for (const MemoryProbe& probe : probes_[rank])
+      for (const MemoryProbe& probe : probes_[at])
         (probe.tier() == Tier::kDevice ? report.measured_bytes : report.host_measured_bytes) =
             probe.highest();
     }
-    if (const FileArena* file = ranks_[rank]->memory().file(); file != nullptr)
+    if (const FileArena* file = ranks_[at]->memory().file(); file != nullptr)
       report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
-    report.shared_bytes = ranks_[rank]->memory().shared_bytes();
-    if (weights != nullptr) report.copied_bytes = copied_bytes(*weights, number, program);
-    if (used_before_[rank] >= 0) {
-      report.device_predicted_bytes = used_before_[rank] + arenas_on_device_of(rank);
-      const Result<int64_t> used = used_memory(executable_, rank);
+    report.shared_bytes = ranks_[at]->memory().shared_bytes();
+    if (weights != nullptr) report.copied_bytes = copied_bytes(*weights, at, program);
+    if (used_before_[at] >= 0) {
+      report.device_predicted_bytes = used_before_[at] + arenas_on_device_of(at);
+      const Result<int64_t> used = used_memory(executable_, at);
       report.device_measured_bytes = used.ok() ? *used : -1;
     }
     reports.push_back(std::move(report));

@@ -23,24 +23,24 @@ class SessionMemory {
   Status note_used_before();
   // Call after arenas exist: poisons them, to find the bytes touched from now on.
   Status measure();
-  // `entry`: its index on each rank (-1: none).
+  // `entry`: its index on each rank that lives here (-1: none).
   Status before_run(std::span<const int32_t> entry);
   Status after_run(std::span<const int32_t> entry);
-  // Records a host write to a slot.
-  void note_written(int32_t rank, const SlotRef& at, int64_t bytes);
+  // Records a host write to a slot of the rank at `index` of Program::ranks.
+  void note_written(size_t index, const SlotRef& at, int64_t bytes);
 
   // weights: shared weights; null: none.
   std::vector<MemoryReport> report(const SharedWeights* weights) const;
 
  private:
-  int64_t arenas_on_device_of(size_t rank) const;
+  int64_t arenas_on_device_of(size_t index) const;
   template <class Each>
   Status for_each_probe(std::span<const int32_t> entry, const Each& each);
 
   const Executable::Impl& executable_;
   const RankExecutors& ranks_;
-  std::vector<std::vector<MemoryProbe>> probes_;  // by rank and arena; empty: not measuring
-  std::vector<int64_t> used_before_;              // by rank's device; -1: unknown
+  std::vector<std::vector<MemoryProbe>> probes_;  // by Program::ranks and arena; empty: not measuring
+  std::vector<int64_t> used_before_;              // of each rank's device; -1: unknown
 };
 
 }  // namespace tessera

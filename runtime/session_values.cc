@@ -12,11 +12,11 @@ namespace tessera {
 
 namespace {
 
-void add_binding(std::vector<SessionTensor>& list, const Binding& binding, SlotKind kind, int32_t rank) {
+void add_binding(std::vector<SessionTensor>& list, const Binding& binding, SlotKind kind, size_t at) {
   auto found = std::ranges::find(list, binding.name, &SessionTensor::name);
   if (found == list.end())
     found = list.insert(list.end(), SessionTensor{binding.name, binding.global, kind, {}, false});
-  found->bindings.emplace_back(rank, &binding);
+  found->bindings.emplace_back(at, &binding);
 }
 
 Status unknown(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
@@ -50,10 +50,11 @@ std::optional<Piece> rows_of(const Piece& piece, DType dtype, int64_t first, int
 
 }  // namespace
 
-SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionMemory& memory)
-    : executable_(executable), program_(executable.program), ranks_(ranks), memory_(memory) {
-  for (int32_t rank = 0; rank < static_cast<int32_t>(program_.ranks.size()); ++rank) {
-    const RankProgram& part = program_.ranks[static_cast<size_t>(rank)];
+SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionComms& comms,
+                             SessionMemory& memory)
+    : executable_(executable), program_(executable.program), ranks_(ranks), comms_(comms), memory_(memory) {
+  for (size_t index = 0; index < program_.ranks.size(); ++index) {
+    const RankProgram& part = program_.ranks[index];
     const std::pair<const std::vector<Binding>*, SlotKind> lists[] = {
         {&part.parameters, SlotKind::kParameter},
         {&part.states, SlotKind::kState},
@@ -63,19 +64,19 @@ SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& 
         const auto [at, is_new] = tensor_index_.emplace(binding.name, tensors_.size());
         if (is_new)
           tensors_.push_back(SessionTensor{binding.name, binding.global, kind, {}, kind == SlotKind::kState});
-        tensors_[at->second].bindings.emplace_back(rank, &binding);
+        tensors_[at->second].bindings.emplace_back(index, &binding);
       }
-    for (size_t index = 0; index < part.entries.size(); ++index) {
-      const EntryPoint& point = part.entries[index];
+    for (size_t number = 0; number < part.entries.size(); ++number) {
+      const EntryPoint& point = part.entries[number];
       auto entry = std::ranges::find(entries_, point.name, &SessionEntry::name);
       if (entry == entries_.end())
         entry = entries_.insert(
             entries_.end(),
             SessionEntry{point.name, std::vector<int32_t>(program_.ranks.size(), -1), {}, {}});
-      entry->index[static_cast<size_t>(rank)] = static_cast<int32_t>(index);
-      for (const Binding& input : point.inputs) add_binding(entry->inputs, input, SlotKind::kInput, rank);
+      entry->index[index] = static_cast<int32_t>(number);
+      for (const Binding& input : point.inputs) add_binding(entry->inputs, input, SlotKind::kInput, index);
       for (const Binding& output : point.outputs)
-        add_binding(entry->outputs, output, SlotKind::kOutput, rank);
+        add_binding(entry->outputs, output, SlotKind::kOutput, index);
     }
   }
   unwritten_ = static_cast<size_t>(std::ranges::count(tensors_, false, &SessionTensor::written));
@@ -134,7 +135,7 @@ Status SessionValues::synchronize() {
 bool SessionValues::is_shared(const SessionTensor& tensor) const {
   return std::ranges::all_of(tensor.bindings, [this](const auto& at) {
     return std::ranges::all_of(at.second->pieces, [&](const Piece& piece) {
-      return ranks_[static_cast<size_t>(at.first)]->memory().is_shared(piece.at);
+      return ranks_[at.first]->memory().is_shared(piece.at);
     });
   });
 }
@@ -155,8 +156,8 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
     return Status(StatusCode::kInvalidArgument,
                   format("tensor '{}' needs {} bytes, {} were given", placed.name, bytes(placed.global),
                          static_cast<uint64_t>(value.data.size())));
-  for (const auto& [rank, binding] : placed.bindings) {
-    RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+  for (const auto& [index, binding] : placed.bindings) {
+    RankExecutor& executor = *ranks_[index];
     for (const Piece& piece : binding->pieces) {
       if (executor.memory().is_shared(piece.at)) {
         const auto* shared = static_cast<const std::byte*>(executor.memory().address(piece.at));
@@ -165,7 +166,7 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
       }
       TSR_RETURN_IF_ERROR(
           executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
-      memory_.note_written(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
+      memory_.note_written(index, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
     }
   }
   if (!placed.written && (placed.kind == SlotKind::kParameter || placed.kind == SlotKind::kConstant))
@@ -195,13 +196,13 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
         StatusCode::kInvalidArgument,
         format("rows {} to {} of '{}' are {} ({} bytes), the state is {}", first, first + count - 1,
                placed.name, to_text(value.type), static_cast<uint64_t>(value.data.size()), to_text(global)));
-  for (const auto& [rank, binding] : placed.bindings) {
-    RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+  for (const auto& [index, binding] : placed.bindings) {
+    RankExecutor& executor = *ranks_[index];
     for (const Piece& piece : binding->pieces) {
       const std::optional<Piece> part = rows_of(piece, global.dtype, first, count);
       if (!part) continue;
       TSR_RETURN_IF_ERROR(executor.memory().write(executor.stream(), value.data.data(), value.type, *part));
-      memory_.note_written(rank, part->at, dtype_bytes(global.dtype, box_elements(part->box)));
+      memory_.note_written(index, part->at, dtype_bytes(global.dtype, box_elements(part->box)));
     }
   }
   return synchronize();
@@ -209,10 +210,11 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
 
 Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first, const TensorType& rows,
                                      std::span<std::byte> out) {
+  if (Channel* channel = comms_.channel(); channel != nullptr) return copy_boxes_of_all(placed, first, rows, out, *channel);
   const bool is_whole = rows.shape == placed.global.shape;
   int64_t covered = 0;
   for (size_t at = 0; at < placed.bindings.size(); ++at) {
-    const auto& [rank, binding] = placed.bindings[at];
+    const auto& [index, binding] = placed.bindings[at];
     for (const Piece& piece : binding->pieces) {
       // The lowest rank that lists a box owns it.
       bool is_owned = false;
@@ -223,10 +225,61 @@ Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first,
       const std::optional<Piece> cut = is_whole ? std::nullopt : rows_of(piece, rows.dtype, first, rows.shape[0]);
       if (!is_whole && !cut) continue;
       const Piece& part = is_whole ? piece : *cut;  // no copy: reading a whole tensor allocates nothing
-      RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+      RankExecutor& executor = *ranks_[index];
       TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), rows, part, out.data()));
       covered += box_elements(part.box);
     }
+  }
+  if (covered != rows.shape.elements())
+    return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
+                                                placed.name, covered, rows.shape.elements()));
+  return synchronize();
+}
+
+Result<const std::vector<BoxOwner>*> SessionValues::owners_of(const SessionTensor& placed, Channel& channel) {
+  const auto known = owners_.find(&placed);
+  if (known != owners_.end()) return &known->second;
+  std::vector<std::pair<int32_t, Box>> held;
+  for (const auto& [index, binding] : placed.bindings)
+    for (const Piece& piece : binding->pieces) held.emplace_back(program_.rank_of(index), piece.box);
+  TSR_ASSIGN_OR_RETURN(std::vector<BoxOwner> found, find_box_owners(channel, held));
+  return &owners_.emplace(&placed, std::move(found)).first->second;
+}
+
+Status SessionValues::copy_box_out(const SessionTensor& placed, const Box& box, int64_t first, const TensorType& rows,
+                                   std::byte* out) {
+  for (const auto& [index, binding] : placed.bindings) {
+    const auto piece = std::ranges::find(binding->pieces, box, &Piece::box);
+    if (piece == binding->pieces.end()) continue;
+    const bool is_whole = rows.shape == placed.global.shape;
+    const std::optional<Piece> part = is_whole ? *piece : rows_of(*piece, rows.dtype, first, rows.shape[0]);
+    RankExecutor& executor = *ranks_[index];
+    if (part) TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), rows, *part, out));
+    return {};
+  }
+  return Status(StatusCode::kInternal, format("tensor '{}': no rank here holds the box that it owns", placed.name));
+}
+
+// A box that some process lacks goes from its owner to all, as it lies in the copy.
+Status SessionValues::copy_boxes_of_all(const SessionTensor& placed, int64_t first, const TensorType& rows,
+                                        std::span<std::byte> out, Channel& channel) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<BoxOwner>* owners, owners_of(placed, channel));
+  int64_t covered = 0;
+  for (const BoxOwner& owner : *owners) {
+    const Piece whole{{}, owner.box};
+    const bool is_whole = rows.shape == placed.global.shape;
+    const std::optional<Piece> part = is_whole ? whole : rows_of(whole, rows.dtype, first, rows.shape[0]);
+    if (!part) continue;
+    const int64_t elements = box_elements(part->box);
+    covered += elements;
+    const bool is_mine = program_.rank_set().has(owner.rank);
+    if (owner.is_everywhere || is_mine) TSR_RETURN_IF_ERROR(copy_box_out(placed, owner.box, first, rows, out.data()));
+    if (owner.is_everywhere) continue;
+    TSR_RETURN_IF_ERROR(synchronize());
+    std::vector<std::byte> moved(static_cast<size_t>(dtype_bytes(rows.dtype, elements)));
+    if (is_mine) copy_box(out.data(), rows, part->box, moved.data());
+    TSR_RETURN_IF_ERROR(channel.broadcast(executable_.devices->impl().process_of(owner.rank), moved));
+    if (!is_mine) put_box(moved.data(), rows, part->box, out.data());
   }
   if (covered != rows.shape.elements())
     return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
@@ -267,12 +320,12 @@ Result<HostTensor> SessionValues::read(const SessionTensor& tensor) {
 Status SessionValues::zero_states() {
   for (const SessionTensor& placed : tensors_) {
     if (placed.kind != SlotKind::kState) continue;
-    for (const auto& [rank, binding] : placed.bindings) {
-      RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+    for (const auto& [index, binding] : placed.bindings) {
+      RankExecutor& executor = *ranks_[index];
       for (const Piece& piece : binding->pieces) {
         const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
         TSR_RETURN_IF_ERROR(executor.memory().zero(executor.stream(), piece.at, count));
-        memory_.note_written(rank, piece.at, count);
+        memory_.note_written(index, piece.at, count);
       }
     }
   }

@@ -1,9 +1,13 @@
 // SessionValues: a session's named tensors: their pieces on the ranks, whether
 // they are written, and copies in and out. One thread at a time, not during a run.
+//
+// Where ranks live in several processes, every process writes its own pieces of the same value, and copies out
+// are collective: a piece that not all processes hold goes from its owner to the others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +18,10 @@
 #include "graph/base/result.h"
 #include "graph/host_tensor.h"
 #include "graph/program.h"
+#include "runtime/box_owners.h"
 #include "runtime/executable_impl.h"
 #include "runtime/rank_executor.h"
+#include "runtime/session_comms.h"
 #include "runtime/session_memory.h"
 
 namespace tessera {
@@ -25,14 +31,14 @@ struct SessionTensor {
   std::string name;
   TensorType global;
   SlotKind kind = SlotKind::kParameter;
-  std::vector<std::pair<int32_t, const Binding*>> bindings;  // by ascending rank
+  std::vector<std::pair<size_t, const Binding*>> bindings;  // of the ranks that live here, by ascending index of Program::ranks
   bool written = false;
 };
 
-// SessionEntry: an entry point and its index on each rank.
+// SessionEntry: an entry point and its index on each rank that lives here.
 struct SessionEntry {
   std::string name;
-  std::vector<int32_t> index;  // by rank; -1: the rank lacks the entry
+  std::vector<int32_t> index;  // by Program::ranks; -1: the rank lacks the entry
   std::vector<SessionTensor> inputs, outputs;
   bool ran = false;  // completed at least once; before that its outputs are empty
 };
@@ -40,7 +46,7 @@ struct SessionEntry {
 class SessionValues {
  public:
   // Reads the bindings of the executable's program. Borrows `ranks`, which may be filled later, and `memory`.
-  SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionMemory& memory);
+  SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionComms& comms, SessionMemory& memory);
 
   // An error names the nearest known names.
   Result<SessionEntry*> find_entry(std::string_view name);
@@ -71,13 +77,21 @@ class SessionValues {
   // Copies the rows [first, first + rows.shape[0]) that the ranks hold, each box from its owner.
   Status copy_boxes_out(const SessionTensor& tensor, int64_t first, const TensorType& rows, std::span<std::byte> out);
 
+  // Copies a box that some rank here holds.
+  Status copy_box_out(const SessionTensor& tensor, const Box& box, int64_t first, const TensorType& rows, std::byte* out);
+  Result<const std::vector<BoxOwner>*> owners_of(const SessionTensor& tensor, Channel& channel);
+  Status copy_boxes_of_all(const SessionTensor& tensor, int64_t first, const TensorType& rows, std::span<std::byte> out,
+                           Channel& channel);
+
   Executable::Impl& executable_;
   const Program& program_;
   const RankExecutors& ranks_;
+  SessionComms& comms_;
   SessionMemory& memory_;
   std::vector<SessionTensor> tensors_;  // parameters, states, constants
   std::unordered_map<std::string, size_t> tensor_index_;
   std::vector<SessionEntry> entries_;
+  std::map<const SessionTensor*, std::vector<BoxOwner>> owners_;  // of tensors that were copied out; empty in one process
   size_t unwritten_ = 0;  // parameters and constants without a value
 };
 

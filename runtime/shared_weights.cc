@@ -14,10 +14,10 @@ SharedWeights::SharedWeights(const Program& program) {
   for (const RankProgram& rank : program.ranks) weights_.emplace_back(rank.slots.size());
 }
 
-Result<std::shared_ptr<std::byte>> allocate_weight(const std::shared_ptr<DeviceSet>& devices, int32_t rank,
+Result<std::shared_ptr<std::byte>> allocate_weight(const std::shared_ptr<DeviceSet>& devices, size_t index,
                                                    int64_t bytes) {
   const tsr_backend_api& api = *devices->impl().api;
-  tsr_abi_device* device = devices->impl().devices[static_cast<size_t>(rank)];
+  tsr_abi_device* device = devices->impl().devices[index];
   void* memory = nullptr;
   TSR_RETURN_IF_ERROR(take_error(api.memory_alloc(device, 0, bytes, TSR_ALLOC_GUARDED, &memory))
                           .with_context(format("a weight of {}", bytes_text(bytes))));

@@ -26,21 +26,21 @@ class SharedWeights {
 
   explicit SharedWeights(const Program& program);
 
-  void set(int32_t rank, int32_t slot, SharedWeight weight) {
-    weights_[static_cast<size_t>(rank)][static_cast<size_t>(slot)] = std::move(weight);
+  // Of the rank at `index` of Program::ranks.
+  void set(size_t index, int32_t slot, SharedWeight weight) {
+    weights_[index][static_cast<size_t>(slot)] = std::move(weight);
   }
-  // By slot.
-  const std::vector<SharedWeight>& of_rank(int32_t rank) const { return weights_[static_cast<size_t>(rank)]; }
+  const std::vector<SharedWeight>& of_rank(size_t index) const { return weights_[index]; }  // by slot
 
   // Checked before runs: whether the memory still has its contents, since a file may change.
   std::function<Status()> unchanged;
 
  private:
-  std::vector<std::vector<SharedWeight>> weights_;  // [rank][slot]
+  std::vector<std::vector<SharedWeight>> weights_;  // by Program::ranks, then slot
 };
 
-// Allocates a slot's memory as in an arena; the set's device outlives it.
-Result<std::shared_ptr<std::byte>> allocate_weight(const std::shared_ptr<DeviceSet>& devices, int32_t rank,
+// Allocates a slot's memory as in an arena of the rank at `index` of those that live here; the set's device outlives it.
+Result<std::shared_ptr<std::byte>> allocate_weight(const std::shared_ptr<DeviceSet>& devices, size_t index,
                                                    int64_t bytes);
 
 }  // namespace tessera

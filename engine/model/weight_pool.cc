@@ -20,7 +20,8 @@ namespace {
 
 // Place: one slot with a part of a parameter, on one rank.
 struct Place {
-  int32_t rank = 0, slot = 0;
+  size_t rank = 0;  // index of Program::ranks
+  int32_t slot = 0;
   std::vector<Piece> pieces;
 };
 
@@ -43,11 +44,11 @@ std::map<std::string, Wanted> find_wanted(const Program& program) {
         if (!read_only.contains(piece.at.slot)) continue;
         Wanted& it = wanted.try_emplace(binding.name, Wanted{binding.name, binding.global, {}}).first->second;
         const auto same = [&](const Place& place) {
-          return place.rank == static_cast<int32_t>(r) && place.slot == piece.at.slot;
+          return place.rank == r && place.slot == piece.at.slot;
         };
         auto place = std::ranges::find_if(it.places, same);
         if (place == it.places.end())
-          place = it.places.insert(it.places.end(), Place{static_cast<int32_t>(r), piece.at.slot, {}});
+          place = it.places.insert(it.places.end(), Place{r, piece.at.slot, {}});
         place->pieces.push_back(piece);
       }
   }
@@ -56,7 +57,8 @@ std::map<std::string, Wanted> find_wanted(const Program& program) {
 
 // Part: a parameter's part in a slot.
 struct Part {
-  int32_t rank = 0, slot = 0;
+  size_t rank = 0;  // index of Program::ranks
+  int32_t slot = 0;
   SharedWeight weight;
 };
 using Parts = std::vector<Part>;
@@ -103,8 +105,9 @@ std::map<std::string, int64_t> find_weight_parts(const Program& program) {
   std::map<std::string, int64_t> parts;
   for (const auto& [name, wanted] : find_wanted(program))
     for (const Place& place : wanted.places) {
-      const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
-      parts.emplace(key_of(wanted, 0, place, arranged[rank][slot].kernel != nullptr), program.ranks[rank].slots[slot].bytes);
+      const auto slot = static_cast<size_t>(place.slot);
+      parts.emplace(key_of(wanted, 0, place, arranged[place.rank][slot].kernel != nullptr),
+                    program.ranks[place.rank].slots[slot].bytes);
     }
   return parts;
 }
@@ -170,8 +173,8 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
     Parts parts;
     std::optional<HostTensor> whole;
     for (const Place& place : it.places) {
-      const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
-      const ArrangedOperand& order = arranged[rank][slot];
+      const auto slot = static_cast<size_t>(place.slot);
+      const ArrangedOperand& order = arranged[place.rank][slot];
       const std::string key = key_of(it, version, place, order.kernel != nullptr);
       SharedWeight weight = is_pooled ? find(key) : SharedWeight{};
       if (weight.data == nullptr) {
@@ -179,7 +182,7 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
           TSR_ASSIGN_OR_RETURN(whole, values.make(it.name));
         }
         TSR_ASSIGN_OR_RETURN(weight,
-                             cut_part(*whole, place, program.ranks[rank].slots[slot].bytes, order, devices));
+                             cut_part(*whole, place, program.ranks[place.rank].slots[slot].bytes, order, devices));
         // A part in the model's own memory needs no entry; the model keeps it alive.
         if (is_pooled && !(stored_value && weight.owner == stored_value->tensor.keep_alive))
           keep(key, weight);

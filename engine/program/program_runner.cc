@@ -119,12 +119,12 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
 size_t ProgramRunner::threads() const { return threads_of(*prepared_->runtime); }
 
 bool ProgramRunner::has_entry(std::string_view entry) const {
-  return program().find_entry(0, entry) != nullptr;
+  return program().find_entry(program().first, entry) != nullptr;
 }
 
 const TensorType* ProgramRunner::find_input(std::string_view entry, std::string_view name) const {
-  for (size_t rank = 0; rank < program().ranks.size(); ++rank) {
-    const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry);
+  for (size_t at = 0; at < program().ranks.size(); ++at) {
+    const EntryPoint* point = program().find_entry(program().rank_of(at), entry);
     if (!point) continue;
     for (const Binding& input : point->inputs)
       if (input.name == name) return &input.global;
@@ -134,8 +134,8 @@ const TensorType* ProgramRunner::find_input(std::string_view entry, std::string_
 
 std::vector<std::string> ProgramRunner::input_names(std::string_view entry) const {
   std::set<std::string> names;
-  for (size_t rank = 0; rank < program().ranks.size(); ++rank)
-    if (const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry))
+  for (size_t at = 0; at < program().ranks.size(); ++at)
+    if (const EntryPoint* point = program().find_entry(program().rank_of(at), entry))
       for (const Binding& input : point->inputs) names.insert(input.name);
   return {names.begin(), names.end()};
 }

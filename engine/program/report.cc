@@ -150,9 +150,9 @@ std::string plan_json(const PlanRecord& record) { return dump(plan_object(record
 
 std::string program_json(const Program& program, const DeviceSet& devices) {
   Json list = Json::array(), entries = Json::array();
-  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
-    const RankProgram& one = program.ranks[rank];
-    list.push_back({{"name", devices.device_name(static_cast<int32_t>(rank))},
+  for (size_t at = 0; at < program.ranks.size(); ++at) {
+    const RankProgram& one = program.ranks[at];
+    list.push_back({{"name", devices.device_name(program.rank_of(at))},
                     {"arena_bytes", {{"predicted", one.arena_bytes}}},
                     {"max_live_bytes", one.max_live_bytes},
                     {"slots", one.slots.size()},

@@ -1,4 +1,4 @@
-#include "runtime/backends/cpu/reduce.h"
+#include "graph/base/reduce.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 #include "graph/base/dtype.h"
 
-namespace tessera::cpu {
+namespace tessera {
 
 namespace {
 
@@ -128,4 +128,4 @@ ReduceFn find_reduce(int32_t dtype, int32_t reduce) {
   return nullptr;
 }
 
-}  // namespace tessera::cpu
+}  // namespace tessera

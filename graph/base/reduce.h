@@ -5,7 +5,7 @@
 
 #include "graph/base/result.h"
 
-namespace tessera::cpu {
+namespace tessera {
 
 // Elements [begin, end) of out[j] (each j < out_count) = in[0] + in[1] + ... (or their maximum), accumulated
 // in that order. f64 and integers accumulate in their own type, f32 in f32, f16 and bf16 in f32 and are
@@ -24,4 +24,4 @@ using ReduceFn = void (*)(const ReduceArgs& args);
 // Null when the type or the reduction is not supported.
 ReduceFn find_reduce(int32_t dtype, int32_t reduce);
 
-}  // namespace tessera::cpu
+}  // namespace tessera

@@ -135,6 +135,23 @@ int32_t rank_count(const std::vector<DeviceMesh>& places) {
   return last + 1;
 }
 
+// Binds those of `theirs` that `ranks` lack, without pieces.
+void bind_elsewhere(std::vector<RankProgram>& ranks, const RankProgram& theirs) {
+  const auto add = [&](const auto& list_of) {
+    for (const Binding& binding : list_of(theirs)) {
+      const auto binds = [&](auto& rank) {
+        return std::ranges::find(list_of(rank), binding.name, &Binding::name) != list_of(rank).end();
+      };
+      if (std::ranges::none_of(ranks, binds)) list_of(ranks[0]).push_back({binding.name, binding.global, {}});
+    }
+  };
+  for (const auto member : {&RankProgram::parameters, &RankProgram::states, &RankProgram::constants})
+    add([&](auto& rank) -> auto& { return rank.*member; });
+  for (size_t entry = 0; entry < theirs.entries.size(); ++entry)
+    for (const auto member : {&EntryPoint::inputs, &EntryPoint::outputs})
+      add([&](auto& rank) -> auto& { return rank.entries[entry].*member; });
+}
+
 }  // namespace
 
 Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalog& catalog) {
@@ -156,19 +173,36 @@ Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalo
   return program;
 }
 
-Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog) {
+Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog, std::optional<RankSet> only) {
   TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
   const std::vector<DeviceMesh>& places = layouts[0].places;
+  const int32_t planned = rank_count(places);
+  const RankSet set = only.value_or(RankSet::all(planned));
+  if (planned > set.world || set.first < 0 || set.count < 1 || set.first > set.world - set.count)
+    return Status(StatusCode::kInvalidArgument, format("ranks {} to {} of {} are lowered, the plan is for {} devices", set.first,
+                                                       set.first + set.count - 1, set.world, planned));
   Program program;
   program.catalog_fingerprint = catalog.fingerprint();
   program.plan_fingerprint = plan_fingerprint(entries);
-  program.ranks.resize(static_cast<size_t>(rank_count(places)));
+  program.ranks.resize(static_cast<size_t>(set.count));
+  program.first = set.first;
+  program.after = set.world - set.first - set.count;
   for (size_t place = 0; place < places.size(); ++place)
     for (int32_t position = 0; position < places[place].size(); ++position) {
       const int32_t rank = places[place].devices[static_cast<size_t>(position)];
-      TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(rank)],
+      if (!set.has(rank)) continue;
+      TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(rank - set.first)],
                            lower_position(layouts, catalog, place, position));
     }
+  if (set.is_whole()) return program;
+  for (RankProgram& rank : program.ranks)  // one that the plan leaves idle
+    if (rank.entries.empty())
+      for (const EntryLayout& layout : layouts) rank.entries.push_back({layout.name, {}, {}, {}});
+  for (size_t place = 0; place < places.size(); ++place) {
+    if (std::ranges::any_of(places[place].devices, [&](int32_t rank) { return set.has(rank); })) continue;
+    TSR_ASSIGN_OR_RETURN(const RankProgram theirs, lower_position(layouts, catalog, place, 0));
+    bind_elsewhere(program.ranks, theirs);
+  }
   return program;
 }
 

@@ -2,6 +2,7 @@
 // every collective explicitly), repeat micro-batches, insert recomputation, order, place slots in the arena.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,7 +22,11 @@ struct EntrySpec {
   const Plan* plan = nullptr;
 };
 
-Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog);
+// `only`: the ranks to lower, of a world that may have more of them than the plan; nullopt: all of the plan. A rank's program
+// does not depend on which others are lowered with it, except that the first one binds what none of them has, without pieces:
+// so the names and types of all tensors are known everywhere.
+Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
+                      std::optional<RankSet> only = std::nullopt);
 
 // As `lower` for one plan, but only the first rank of every pipeline stage is lowered; the others
 // are assumed equal in their places. Exact for even shards; used to compare candidates, not to

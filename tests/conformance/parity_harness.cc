@@ -28,6 +28,7 @@
 #include "tests/parallel/volumes.h"
 #include "tests/reordered_graph.h"
 #include "tests/test_backend.h"
+#include "tests/thread_world.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 
@@ -219,8 +220,8 @@ class Feeder {
   // Inputs that the entry does not have (rotary models learn no positions) are not fed.
   Status give(std::string_view entry, std::string_view input, const HostTensor& value) {
     const Program& program = session_.executable().program();
-    for (size_t rank = 0; rank < program.ranks.size(); ++rank)
-      if (const EntryPoint* at = program.find_entry(static_cast<int32_t>(rank), entry))
+    for (size_t index = 0; index < program.ranks.size(); ++index)
+      if (const EntryPoint* at = program.find_entry(program.rank_of(index), entry))
         for (const Binding& binding : at->inputs)
           if (binding.name == input) return session_.feed(entry, input, value);
     return {};
@@ -232,13 +233,15 @@ class Feeder {
   std::mt19937 random_{5};
 };
 
-Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& out) {
+int32_t ranks_of(const Plan& plan) {
   int32_t ranks = 0;
   for (const Stage& stage : plan.stages)
     for (const int32_t device : stage.mesh.devices) ranks = std::max(ranks, device + 1);
-  TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), ranks));
-  TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), named));
+  return ranks;
+}
 
+// Runs the ranks that live on `devices`.
+Status run_on(const Job& job, const Graph& step, const Plan& plan, const std::shared_ptr<DeviceSet>& devices, Outcome& out) {
   std::vector<EntrySpec> entries = {{"train_step", &step, &plan}};
   Graph evaluation;
   PlanResult evaluated;
@@ -256,11 +259,13 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   }
   const FusingCatalog fusing(devices->catalog());
   TSR_ASSIGN_OR_RETURN(out.program,
-                       job.fuses_kernels ? lower(entries, fusing) : lower(entries, devices->catalog()));
+                       job.fuses_kernels ? lower(entries, fusing, devices->ranks())
+                                         : lower(entries, devices->catalog(), devices->ranks()));
   TSR_RETURN_IF_ERROR(verify(out.program).with_context("the lowered program"));
   // Also where one thread issues for all streams of a rank, as on a GPU.
   for (const EntrySpec& entry : entries)
-    TSR_RETURN_IF_ERROR(check_issue_order(out.program, entry.name).with_context("the lowered program"));
+    if (devices->ranks().is_whole())
+      TSR_RETURN_IF_ERROR(check_issue_order(out.program, entry.name).with_context("the lowered program"));
   TSR_ASSIGN_OR_RETURN(auto executable, Executable::prepare(devices, out.program));
   SessionOptions options;
   options.measure_memory = true;
@@ -305,6 +310,66 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
     out.weights[step.tensor(id).name] = doubles(value);
   }
   return {};
+}
+
+// Adds the ranks of a later process to those of the first.
+void add_ranks(Outcome& all, const Outcome& part) {
+  all.program.ranks.insert(all.program.ranks.end(), part.program.ranks.begin(), part.program.ranks.end());
+  all.program.after = 0;
+  all.memory.insert(all.memory.end(), part.memory.begin(), part.memory.end());
+  all.allocations_after_first_step += part.allocations_after_first_step;
+  for (const CommReport& report : part.sent) {
+    const auto same = [&](const CommReport& known) { return known.collective == report.collective && known.axis == report.axis; };
+    const auto known = std::ranges::find_if(all.sent, same);
+    if (known == all.sent.end()) {
+      all.sent.push_back(report);
+    } else {
+      known->bytes += report.bytes;
+      known->calls = std::max(known->calls, report.calls);
+    }
+  }
+}
+
+// The part of one process; each has as many ranks as the others, or one more.
+Outcome run_part(const Job& job, const Graph& step, const Plan& plan, const std::shared_ptr<Transport>& transport) {
+  Outcome out;
+  const auto attempt = [&]() -> Status {
+    const int64_t process = transport->process(), processes = transport->processes(), ranks = ranks_of(plan);
+    if (processes > ranks)
+      return Status(StatusCode::kInvalidArgument, format("{} processes, the plan has {} devices", processes, ranks));
+    const auto own = static_cast<int32_t>((process + 1) * ranks / processes - process * ranks / processes);
+    TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), own));
+    TSR_ASSIGN_OR_RETURN(const auto devices, DeviceSet::open(registry(), named, {}, transport));
+    return run_on(job, step, plan, devices, out);
+  };
+  const Status status = attempt();
+  out.code = status.code();
+  out.error = status.to_string();
+  return out;
+}
+
+Status run_in_processes(const Job& job, const Graph& step, const Plan& plan, int32_t processes, Outcome& out) {
+  std::vector<Outcome> parts(static_cast<size_t>(processes));
+  test::ThreadWorld::run(processes, registry().host(), [&](const std::shared_ptr<Transport>& transport) {
+    parts[static_cast<size_t>(transport->process())] = run_part(job, step, plan, transport);
+  });
+  out = parts[0];
+  for (size_t process = 1; process < parts.size(); ++process) {
+    const Outcome& part = parts[process];
+    if (!part.ok()) return Status(part.code, part.error).with_context(format("process {}", process));
+    if (part.losses != out.losses || part.gradients != out.gradients || part.weights != out.weights)
+      return Status(StatusCode::kInternal, format("process {} finds other values than process 0", process));
+    add_ranks(out, part);
+  }
+  return out.ok() ? Status() : Status(out.code, out.error);
+}
+
+Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& out) {
+  if (const int32_t processes = std::min(job.processes, ranks_of(plan)); processes > 1)
+    return run_in_processes(job, step, plan, processes, out);
+  TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), ranks_of(plan)));
+  TSR_ASSIGN_OR_RETURN(const auto devices, DeviceSet::open(registry(), named));
+  return run_on(job, step, plan, devices, out);
 }
 
 std::string key_of(const Job& job) {
@@ -398,13 +463,43 @@ Outcome run(const Job& job, std::string_view words, const PlanEdit& edit) {
   return out;
 }
 
+Outcome run_in_world(const Job& job, std::string_view words, const std::shared_ptr<Transport>& transport) {
+  Outcome out;
+  const auto attempt = [&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Graph step, step_graph(job));
+    TSR_ASSIGN_OR_RETURN(const Plan plan, plan_of(step, job, words));
+    out = run_part(job, step, plan, transport);
+    return {};
+  };
+  if (const Status status = attempt(); !status.ok()) out.code = status.code(), out.error = status.to_string();
+  return out;
+}
+
 const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
   Job plain = job;
   plain.fused_loss = plain.fused_gelu_gradients = plain.fuses_kernels = false;
+  plain.processes = 1;
   if (fresh) at->second = run(plain, "single");
   return at->second;
+}
+
+std::string difference_of(const Outcome& a, const Outcome& b) {
+  if (a.error != b.error) return format("{}; {}", a.error, b.error);
+  if (a.losses != b.losses) return "losses";
+  for (const auto& [name, values] : a.gradients)
+    if (const auto other = b.gradients.find(name); other == b.gradients.end() || other->second != values) return "gradient of " + name;
+  for (const auto& [name, values] : a.weights)
+    if (const auto other = b.weights.find(name); other == b.weights.end() || other->second != values) return name;
+  if (a.sent.size() != b.sent.size()) return "kinds of collectives";
+  for (const CommReport& report : a.sent) {
+    const auto same = [&](const CommReport& it) {
+      return it.collective == report.collective && it.axis == report.axis && it.calls == report.calls && it.bytes == report.bytes;
+    };
+    if (std::ranges::none_of(b.sent, same)) return format("{} of {} {} bytes in {} calls", report.axis, report.collective, report.bytes, report.calls);
+  }
+  return {};
 }
 
 Deviation deviation(const Job& job, const Outcome& single, const Outcome& other) {

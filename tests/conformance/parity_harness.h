@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "graph/plan.h"
 #include "graph/program.h"
 #include "runtime/session.h"
+#include "runtime/transport.h"
 
 namespace tessera::parity {
 
@@ -48,6 +50,8 @@ struct Job {
   bool fuses_kernels = false;         // joins what it can when lowering; one device has it apart
   bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
   bool squares_losses = false;  // the sum of squares of tokens' losses, which reads each of them
+  // The ranks live in so many processes, which are threads here; as many as there are ranks, if these are fewer.
+  int32_t processes = 1;
 };
 
 struct Outcome {
@@ -70,11 +74,17 @@ Result<Graph> step_graph(const Job& job);
 using PlanEdit = std::function<Status(const Graph& step, Plan& plan)>;
 Result<Plan> plan_of(const Graph& step, const Job& job, std::string_view words, const PlanEdit& edit = {});
 
+// What the first process finds, with the memory and the bytes of all.
 Outcome run(const Job& job, std::string_view words, const PlanEdit& edit = {});
+// This process' part of it, in a world of which every process calls this at once.
+Outcome run_in_world(const Job& job, std::string_view words, const std::shared_ptr<Transport>& transport);
 Outcome run_plan(const Job& job, const Graph& step, const Plan& plan);
 
 // The same on one device, without fused loss, made once a job.
 const Outcome& on_one_device(const Job& job);
+
+// Why two outcomes of one plan differ in their bits or in the bytes that were sent; empty: they do not.
+std::string difference_of(const Outcome& a, const Outcome& b);
 
 struct Deviation {
   double loss = 0, gradient = 0, weights = 0;

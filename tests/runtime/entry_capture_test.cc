@@ -33,11 +33,26 @@ struct Behaviour {
   bool stops_in_capture = false;  // the run, of which everybody hears before it has come to the vote
 };
 
+// An end that counts what its rank says.
+class CountingEnd : public CommEnd {
+ public:
+  explicit CountingEnd(const tsr_abi_comm_counters& counters) : counters_(counters) {}
+  Status collective(tsr_abi_stream*, const tsr_abi_collective&, const void*, void*) override { return {}; }
+  Status send(tsr_abi_stream*, int32_t, const void*, int64_t) override { return {}; }
+  Status receive(tsr_abi_stream*, int32_t, void*, int64_t) override { return {}; }
+  void abort() override {}
+  Status perturb(uint64_t) override { return {}; }
+  tsr_abi_comm_counters counters() const override { return counters_; }
+
+ private:
+  const tsr_abi_comm_counters& counters_;
+};
+
 // Ranks of a run that all communicate in one entry.
 struct Ranks {
   explicit Ranks(size_t count) : behaviours(count), counters(count), ends(count), log(count) {
     for (size_t rank = 0; rank < count; ++rank) {
-      ends[rank].comm = reinterpret_cast<tsr_abi_comm*>(&counters[rank]);
+      ends[rank].end = std::make_unique<CountingEnd>(counters[rank]);
       vote.add_member(true);
       captures.push_back(std::make_unique<EntryCapture>(
           api, nullptr, two_streams(), [this, rank](CollectiveOrder&) { return issue(rank); },

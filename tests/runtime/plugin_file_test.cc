@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of a planted libtessera_mpi.so.
+// A folder of a planted libtessera_cuda.so.
 class PlantedFolder {
  public:
   PlantedFolder() {
@@ -35,7 +35,7 @@ class PlantedFolder {
   PlantedFolder& operator=(const PlantedFolder&) = delete;
 
   const fs::path& path() const { return path_; }
-  fs::path plugin() const { return path_ / "libtessera_mpi.so"; }
+  fs::path plugin() const { return path_ / "libtessera_cuda.so"; }
   fs::path mark() const { return path_ / "mark"; }
   bool ran() const { return fs::exists(mark()); }
 
@@ -43,19 +43,19 @@ class PlantedFolder {
   fs::path path_;
 };
 
-std::string reason_of_mpi(const std::string& plugin_path) {
+std::string reason_of_cuda(const std::string& plugin_path) {
   RegistryOptions options;
   options.built_in = {tsr_cpu_backend_entry};
   options.plugin_path = plugin_path;
   BackendRegistry registry(options);
   for (const BackendInfo& backend : registry.list())
-    if (backend.name == "mpi") return backend.reason;
+    if (backend.name == "cuda") return backend.reason;
   return "not listed";
 }
 
 // The program of the next test's child; by itself it finds no plugin either.
 TEST_CASE("list_backends_of_the_default_folder") {
-  CHECK(reason_of_mpi("").find("libtessera_mpi.so") != std::string::npos);
+  CHECK(reason_of_cuda("").find("libtessera_cuda.so") != std::string::npos);
 }
 
 TEST_CASE("a_program_started_by_its_bare_name_loads_nothing_from_the_working_directory") {
@@ -79,7 +79,7 @@ TEST_CASE("a_plugin_that_others_can_write_is_refused_with_the_reason") {
   const PlantedFolder planted;
   setenv("PLANTED_MARK", planted.mark().c_str(), 1);
   const auto refuses = [&](const fs::path& named) {
-    const std::string reason = reason_of_mpi(planted.path().string());
+    const std::string reason = reason_of_cuda(planted.path().string());
     CHECK_MESSAGE(reason.find("can be written by others than its owner (chmod go-w " + named.string() +
                               ")") != std::string::npos,
                   reason);
@@ -101,7 +101,7 @@ TEST_CASE("a_plugin_that_others_can_write_is_refused_with_the_reason") {
   refuses(elsewhere);
   // Whatever it holds, this one was asked for.
   fs::permissions(elsewhere, fs::perms(0755));
-  const std::string reason = reason_of_mpi(planted.path().string());
+  const std::string reason = reason_of_cuda(planted.path().string());
   CHECK_MESSAGE(reason.find("has no symbol") != std::string::npos, reason);
   CHECK(planted.ran());
   unsetenv("PLANTED_MARK");

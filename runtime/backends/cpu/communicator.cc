@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/base/barrier.h"
 #include "graph/base/dtype.h"
+#include "graph/base/reduce.h"
 #include "graph/base/text.h"
 #include "runtime/backend_collective.h"
-#include "runtime/backends/cpu/reduce.h"
 
 namespace tessera::cpu {
 
@@ -25,14 +26,14 @@ class CommGroup {
   CommGroup(const tsr_host_api& host, int32_t members)
       : host_(host),
         members_(members),
-        spin_(members <= host.thread_count(host.host)),
+        barrier_(members, members <= host.thread_count(host.host)),
         what_(static_cast<size_t>(members)),
         in_(static_cast<size_t>(members)),
         out_(static_cast<size_t>(members)),
         mailboxes_(static_cast<size_t>(members) * static_cast<size_t>(members)) {}
 
   int32_t members() const { return members_; }
-  bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
+  bool is_aborted() const { return barrier_.is_aborted(); }
 
   void publish(int32_t position, const tsr_abi_collective& what, const void* in, void* out) {
     const auto at = static_cast<size_t>(position);
@@ -48,23 +49,10 @@ class CommGroup {
   }
 
   // Barrier of all members; false after an abort.
-  bool barrier() {
-    const int phase = phase_.load(std::memory_order_acquire);
-    if (is_aborted()) return false;
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
-      arrived_.store(0, std::memory_order_relaxed);
-      phase_.fetch_add(1, std::memory_order_acq_rel);
-      phase_.notify_all();
-    } else {
-      wait_while(phase_, phase, spin_);
-    }
-    return !is_aborted();
-  }
+  bool barrier() { return barrier_.wait(); }
 
   void abort() {
-    aborted_.store(true, std::memory_order_release);
-    phase_.fetch_add(1, std::memory_order_acq_rel);
-    phase_.notify_all();
+    barrier_.abort();
     for (Mailbox& box : mailboxes_) {
       box.turn.fetch_add(1, std::memory_order_acq_rel);
       box.turn.notify_all();
@@ -82,41 +70,20 @@ class CommGroup {
     return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(members_) + static_cast<size_t>(to)];
   }
 
-  // Reduces `count` elements of all members in group order; on the pool when members leave threads idle. The
-  // result is computed element by element, so the partition does not change it.
+  // Reduces `count` elements of all members in group order.
   void reduce(ReduceFn fn, void* const* out, int32_t out_count, int64_t in_begin, int64_t out_begin,
               int64_t count) const {
-    static constexpr int64_t kPiece = int64_t{1} << 16;
-    struct Context {
-      const CommGroup* group;
-      ReduceFn fn;
-      ReduceArgs args;
-    } context{this, fn, {in_.data(), members_, out, out_count, in_begin, out_begin, count}};
-    if (count <= kPiece || members_ >= host_.thread_count(host_.host)) return fn(context.args);
-    host_.parallel_for(
-        host_.host, (count + kPiece - 1) / kPiece,
-        [](void* opaque, int64_t task) {
-          const Context& c = *static_cast<Context*>(opaque);
-          ReduceArgs args = c.args;
-          args.in_begin += task * kPiece;
-          args.out_begin += task * kPiece;
-          args.count = std::min(kPiece, c.args.count - task * kPiece);
-          c.fn(args);
-        },
-        &context);
+    reduce_on_pool(host_, fn, {in_.data(), members_, out, out_count, in_begin, out_begin, count}, members_);
   }
 
  private:
   const tsr_host_api& host_;
   const int32_t members_;
-  const bool spin_;
+  Barrier barrier_;
   std::vector<const tsr_abi_collective*> what_;
   std::vector<const void*> in_;
   std::vector<void*> out_;
   std::vector<Mailbox> mailboxes_;
-  WaitWord phase_{0};
-  std::atomic<int32_t> arrived_{0};
-  std::atomic<bool> aborted_{false};
 };
 
 std::vector<std::unique_ptr<Communicator>> Communicator::create(const tsr_host_api& host, int32_t members) {
