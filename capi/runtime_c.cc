@@ -94,6 +94,14 @@ tsr_status* tsr_runtime_share(const tsr_runtime* runtime, tsr_text** out_text) {
   });
 }
 
+tsr_status* tsr_runtime_world(const tsr_runtime* runtime, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_text, "out_text"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    return give_text(world_json(*runtime->value), out_text);
+  });
+}
+
 // Signal handlers may call it: no lock, no allocation.
 void tsr_runtime_cancel(tsr_runtime* runtime) {
   if (runtime) runtime->value->cancel_signal().raise();
@@ -106,7 +114,7 @@ void tsr_runtime_free(tsr_runtime* runtime) {
 tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {text, "text"}, {out_devices, "out_devices"}}));
-    TSR_ASSIGN_OR_RETURN(auto devices, runtime->value->open_devices(text));
+    TSR_ASSIGN_OR_RETURN(auto devices, runtime->value->open_world_devices(text));
     *out_devices = new tsr_devices{runtime->value, std::move(devices)};
     return {};
   });

@@ -1,5 +1,6 @@
 #include "command.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,12 @@ void add_placement(CLI::App& command, Common& common) {
       ->check(CLI::Range(0, 64));
   command.add_flag("--tune", common.tune,
                    "benchmark the matmul algorithms missing in the profile, and store the fastest there (CUDA)");
+  command.add_option("--processes", common.processes, "auto: with the processes that mpirun or srun started; none: alone")
+      ->check(CLI::IsMember({"auto", "none"}))
+      ->capture_default_str();
+  command.add_option("--process-timeout", common.process_timeout, "seconds after which a process that is not heard of is lost; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
 }
@@ -52,6 +59,21 @@ void set_placement(const Options& options, const Common& common) {
 
 namespace {
 
+int64_t process = 0;    // of several that run together
+int error_output = -1;  // -1: std::cerr
+
+std::string format_process() { return process > 0 ? "tessera (process " + std::to_string(process) + "): " : "tessera: "; }
+
+// Results and progress go nowhere from here on; errors still do.
+void silence() {
+  error_output = dup(STDERR_FILENO);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    if (const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {
+      dup2(nowhere, stream);
+      close(nowhere);
+    }
+}
+
 // Prints a log record. On a terminal it replaces a line of progress, which is printed again below.
 void print_record(void*, int32_t, const char* text) {
   std::cerr << (std::string(isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + text + '\n') << std::flush;
@@ -62,9 +84,24 @@ void print_record(void*, int32_t, const char* text) {
 Runtime open_runtime(const Common& common) {
   Options options = make<Options>(tsr_options_new);
   if (common.threads != 0) set(options, "threads", common.threads);
+  set(options, "processes", common.processes);
+  set(options, "process_timeout", common.process_timeout);
   Runtime runtime = make<Runtime>(tsr_runtime_new, options.get());
+  const Json world = Json::parse(text(tsr_runtime_world, runtime.get()));
+  if (process = world["process"].get<int64_t>(); process > 0) {
+    silence();
+    return runtime;
+  }
   check(tsr_runtime_set_log(runtime.get(), print_record, nullptr, nullptr));
   return runtime;
+}
+
+void print_error(const std::string& message) {
+  const std::string line = format_process() + message + '\n';
+  if (error_output < 0)
+    std::cerr << line;
+  else
+    (void)!write(error_output, line.data(), line.size());
 }
 
 void add_adapter_file(CLI::App& command, Common& common) {

@@ -55,14 +55,19 @@ struct Common {
   bool tune = false;
   bool json = false;
   bool quiet = false;
+  std::string processes = "auto";
+  double process_timeout = 30;
 };
 void add_json(CLI::App& command, Common& common);
 void add_placement(CLI::App& command,
                    Common& common);  // --devices --parallel --memory-limit --plan --threads
 void set_placement(const Options& options, const Common& common);
 
-// Opens a runtime whose log records go to stderr at once.
+// Opens a runtime whose log records go to stderr at once. Of several processes the first one alone prints from here on, and the
+// others their errors.
 Runtime open_runtime(const Common& common);
+// Prints an error, with the number of the process if it is not the first of several.
+void print_error(const std::string& message);
 
 // --adapter: a folder of another project's adapters, applied by open_model.
 void add_adapter_file(CLI::App& command, Common& common);

@@ -104,12 +104,12 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const cli::Error& error) {
-    std::cerr << "tessera: " << error.what() << '\n';
+    cli::print_error(error.what());
     return error.code() == TSR_CANCELLED ? kInterrupted : kFailed;
   } catch (const std::bad_alloc&) {
     return without_memory();
   } catch (const std::exception& error) {
-    std::cerr << "tessera: " << error.what() << '\n';
+    cli::print_error(error.what());
     return kFailed;
   }
 }

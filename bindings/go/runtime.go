@@ -121,6 +121,9 @@ func (r *Runtime) JoinShare(other *Runtime) error {
 // Share is a JSON report of the turns of both sides: inference_share, and turns, seconds and cpu_seconds of inference and training.
 func (r *Runtime) Share() (string, error) { return (*handle)(r).text(raw.Tsr_runtime_share) }
 
+// World is JSON: the number of this process and how many run together, and of their machines (option processes).
+func (r *Runtime) World() (string, error) { return (*handle)(r).text(raw.Tsr_runtime_world) }
+
 // Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,
 // NewGenerator, ...) with an Error of code Cancelled. The constructors that take a context call it when the context ends: it
 // ends what others construct with the same runtime at that moment too.

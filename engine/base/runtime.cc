@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 
 #include "engine/base/device_profiles.h"
@@ -10,6 +12,7 @@
 #include "graph/base/text.h"
 #include "runtime/backend_abi.h"
 #include "runtime/core_arbiter.h"
+#include "runtime/transport_plugin.h"
 #include "text/json.h"
 
 // The linked backends, defined in runtime/backends/cpu and runtime/backends/null.
@@ -25,6 +28,9 @@ std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
+
+// The rank that launchers give a process: Open MPI's, and those with PMIx, as Slurm's.
+constexpr const char* kLaunchedRank[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"};
 
 void add_to_queue(void* context, int32_t level, const char* message) {
   static_cast<LogQueue*>(context)->add(level, message);
@@ -109,7 +115,13 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const H
   const std::string profile = reader.text("profile", profile_default);
   const std::string level = reader.choice("log_level", level_default, {"debug", "info", "warning", "error"});
   const int64_t log_capacity = reader.i64("log_capacity", 1000, 1, 1000000);
+  const bool joins = reader.choice("processes", "auto", {"auto", "none"}) == "auto";
+  TransportOptions world;
+  world.comm = reader.i64("mpi_comm", -1, -1, INT32_MAX);
+  world.timeout_s = reader.f64("process_timeout", world.timeout_s, 0, 86400);
   TSR_RETURN_IF_ERROR(reader.finish());
+  if (!joins && world.comm >= 0)
+    return Status(StatusCode::kInvalidArgument, "runtime: option 'mpi_comm' is of several processes, and option 'processes' is none: give one of them");
 
   const int32_t lowest = level == "debug" ? 0 : level == "info" ? 1 : level == "warning" ? 2 : 3;
   std::shared_ptr<Runtime> runtime(new Runtime(lowest, static_cast<size_t>(log_capacity)));
@@ -124,8 +136,31 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const H
   else if (const std::string home = environment("HOME"); !home.empty())
     runtime->cache_folder_ = home + "/.cache/tessera";
   held.hand_over();
+  const std::string plugin_path = registry.plugin_path;
   runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
+  if (joins) TSR_RETURN_IF_ERROR(runtime->join_world(plugin_path, world));
   return runtime;
+}
+
+bool Runtime::is_launched_after_first() {
+  for (const char* name : kLaunchedRank)
+    if (const std::string rank = environment(name); !rank.empty()) return rank != "0";
+  return false;
+}
+
+Status Runtime::join_world(const std::string& plugin_path, const TransportOptions& options) {
+  const auto is_set = [](const char* name) { return !environment(name).empty(); };
+  const auto launched = std::ranges::find_if(kLaunchedRank, is_set);
+  if (options.comm < 0 && launched == std::end(kLaunchedRank)) return {};
+  const Result<const tsr_transport_api*> api = load_transport(plugin_path, "mpi", registry_->host());
+  if (!api.ok() && options.comm >= 0) return api.status().with_context("runtime: option 'mpi_comm'");
+  if (!api.ok()) {
+    log_.add(2, format("a launcher started this process as one of several ({} is set), and it runs alone: {}", *launched, api.status().message()));
+    return {};
+  }
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<Transport> transport, Transport::open(**api, registry_->host(), options));
+  if (transport->processes() > 1) transport_ = std::move(transport);
+  return {};
 }
 
 int64_t Runtime::draw_seed() {
@@ -146,8 +181,24 @@ Status Runtime::check_process() const {
 
 Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile,
                                                          DeviceShare share) {
+  return open(text, profile, share, nullptr);
+}
+
+Result<std::shared_ptr<DeviceSet>> Runtime::open_world_devices(std::string_view text, std::string_view profile) {
+  return open(text, profile, {}, transport_);
+}
+
+Status Runtime::check_alone(std::string_view what) const {
+  if (transport_ == nullptr) return {};
+  return Status(StatusCode::kUnsupported, format("{}: its devices are in one process, and this one runs with {} others: start one process "
+                                                 "(without mpirun or srun), or give option 'processes' none",
+                                                 what, transport_->processes() - 1));
+}
+
+Result<std::shared_ptr<DeviceSet>> Runtime::open(std::string_view text, std::string_view profile, DeviceShare share,
+                                                 std::shared_ptr<Transport> transport) {
   TSR_RETURN_IF_ERROR(check_process());
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text, share));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text, share, std::move(transport)));
   ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}, {}};
   TSR_ASSIGN_OR_RETURN(auto measured, find_profile(choice, *devices));
   if (!choice.ignored.empty()) log_.add(2, choice.ignored);
@@ -190,6 +241,18 @@ std::string share_json(const Runtime& runtime) {
   json["inference_share"] = report.inference_share ? Json(*report.inference_share) : Json(nullptr);
   json["inference"] = inference;
   json["training"] = side(report.training);
+  return dump(json);
+}
+
+std::string world_json(const Runtime& runtime) {
+  const Transport* const transport = runtime.transport().get();
+  Json json = {{"process", 0}, {"processes", 1}, {"host", 0}, {"hosts", 1}, {"transport", nullptr}};
+  if (transport != nullptr)
+    json = {{"process", transport->process()},
+            {"processes", transport->processes()},
+            {"host", transport->host()},
+            {"hosts", transport->hosts()},
+            {"transport", transport->api().name}};
   return dump(json);
 }
 

@@ -14,6 +14,7 @@
 #include "graph/base/cancellation.h"
 #include "runtime/backend_registry.h"
 #include "runtime/device_set.h"
+#include "runtime/transport.h"
 
 namespace tessera {
 
@@ -69,9 +70,18 @@ class Runtime {
   // A random seed from 0 to 2^53 - 1, exact in every JSON reader.
   static int64_t draw_seed();
 
-  // Opens devices with the profile named `profile` (engine/base/device_profiles.h); empty: the runtime's.
+  // Opens devices of this process, with the profile named `profile` (engine/base/device_profiles.h); empty: the runtime's.
   Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {},
                                                   DeviceShare share = {});
+  // Opens devices of this process as a part of those of all that run with it. Collective.
+  Result<std::shared_ptr<DeviceSet>> open_world_devices(std::string_view text, std::string_view profile = {});
+  // kUnsupported, for what is of one process, where this one runs with others.
+  Status check_alone(std::string_view what) const;
+  // To the other processes that a launcher started with this one; null: it runs alone.
+  const std::shared_ptr<Transport>& transport() const { return transport_; }
+  // Whether a launcher started this process as another than the first, known without a runtime.
+  static bool is_launched_after_first();
+  bool is_first_process() const { return transport_ == nullptr || transport_->process() == 0; }
   // The default folder of profiles; empty: none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
@@ -86,14 +96,21 @@ class Runtime {
 
  private:
   Runtime(int32_t lowest_level, size_t log_capacity) : log_(lowest_level, log_capacity) {}
+  Result<std::shared_ptr<DeviceSet>> open(std::string_view text, std::string_view profile, DeviceShare share,
+                                          std::shared_ptr<Transport> transport);
+  // Joins the processes that a launcher started, or those of the program's communicator.
+  Status join_world(const std::string& plugin_path, const TransportOptions& options);
   int64_t process_ = 0;
   std::string profile_, cache_folder_;
   LogQueue log_;
   CancelSignal cancel_signal_;
   std::unique_ptr<BackendRegistry> registry_;
+  std::shared_ptr<Transport> transport_;  // after the registry, whose log it uses
 };
 
 std::string backends_json(Runtime& runtime);
+// The text of tsr_runtime_world.
+std::string world_json(const Runtime& runtime);
 // The text of tsr_runtime_share.
 std::string share_json(const Runtime& runtime);
 

@@ -53,6 +53,7 @@ Result<CompiledTraining> training_of(Runtime& runtime, const SharedModel& model,
 
 Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
                                            const Options& options) {
+  TSR_RETURN_IF_ERROR(runtime.check_alone("a plan"));
   TSR_ASSIGN_OR_RETURN(CompiledTraining made, training_of(runtime, model, dataset, options));
   TSR_ASSIGN_OR_RETURN(made.compiled,
                        compile_training(model.graph(), made.language_model, made.settings, made.devices));

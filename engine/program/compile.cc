@@ -59,19 +59,20 @@ Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devic
   std::vector<PlannedEntry>& entries = planned.entries;
   CompiledProgram compiled;
   compiled.program = std::move(planned.program);
-  add_idle_ranks(compiled.program, entries[0].plan, devices.size());
-  if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
+  const bool is_whole = devices.ranks().is_whole();
+  if (is_whole) add_idle_ranks(compiled.program, entries[0].plan, devices.size());
+  if (compiled.program.rank_set().world != devices.size())
     return Status(StatusCode::kInvalidArgument,
                   format("the plan '{}' is for {} devices, '{}' has {}", entries[0].plan.strategy,
-                         compiled.program.ranks.size(), devices.text(), devices.size()));
+                         compiled.program.rank_set().world, devices.text(), devices.size()));
   auto record = std::make_shared<PlanRecord>();
-  for (int32_t rank = 0; rank < devices.size(); ++rank) {
-    const RankProgram& program = compiled.program.ranks[static_cast<size_t>(rank)];
+  for (size_t at = 0; at < compiled.program.ranks.size(); ++at) {
+    const RankProgram& program = compiled.program.ranks[at];
     record->devices.push_back(
-        {devices.device_name(rank), program.arena_bytes, program.host_arena_bytes, program.file_arena_bytes,
+        {devices.device_name(compiled.program.rank_of(at)), program.arena_bytes, program.host_arena_bytes, program.file_arena_bytes,
          program.max_live_bytes, program.peak});
   }
-  if (trace) {
+  if (trace && is_whole) {
     TSR_ASSIGN_OR_RETURN(const Simulation simulation,
                          simulate(compiled.program, entries[0].name, devices.cluster()));
     record->predicted_trace = trace_of(compiled.program, simulation);
@@ -427,14 +428,14 @@ Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& opt
                      std::move(made.candidates),
                      std::move(made.search),
                      {}};
-  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog(), devices.ranks()));
   return compiled_from(std::move(planned), devices, false, options.memory_limit);
 }
 
 Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
   if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
   EntryPlans planned{std::move(entries), {}, {}, {}};
-  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog(), devices.ranks()));
   return compiled_from(std::move(planned), devices);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/base/agreement.h"
 #include "engine/base/device_profiles.h"
 #include "engine/base/text_file.h"
 #include "engine/program/measured_run.h"
@@ -21,6 +22,8 @@
 #include "parallel/pricing/device_limit.h"
 #include "parallel/strategy/state_plan.h"
 #include "parallel/strategy/strategy.h"
+#include "runtime/transport.h"
+#include "text/json.h"
 
 namespace tessera {
 
@@ -38,11 +41,11 @@ uint64_t profile_of(const DeviceSet& devices) {
   return cluster.profile != nullptr ? cluster.profile->checksum : 0;
 }
 
-Status lower_entries(EntryPlans& planned, const KernelCatalog& catalog) {
+Status lower_entries(EntryPlans& planned, const KernelCatalog& catalog, std::optional<RankSet> only) {
   std::vector<EntrySpec> specs;
   for (const PlannedEntry& entry : planned.entries)
     specs.push_back({entry.name, entry.graph.get(), &entry.plan});
-  TSR_ASSIGN_OR_RETURN(planned.program, lower(specs, catalog));
+  TSR_ASSIGN_OR_RETURN(planned.program, lower(specs, catalog, only));
   return {};
 }
 
@@ -254,8 +257,10 @@ Status with_device_advice(const Status& refused, std::span<const GraphToPlan> gr
   return found.ok() ? with_device_count(refused, *found, counts) : refused;
 }
 
-Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
-                                int64_t batch, const std::shared_ptr<DeviceSet>& shared) {
+namespace {
+
+Result<EntryPlans> plan_here(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
+                             const std::shared_ptr<DeviceSet>& shared) {
   const DeviceSet& devices = *shared;
   const Cluster cluster = devices.cluster();
   const int64_t limit = limit_of(cluster, compute.memory_limit);
@@ -279,6 +284,69 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
     TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
   }
   return planned;
+}
+
+constexpr std::string_view kRefusal = R"({"code":)";  // begins a message without plans
+
+// The plans, or why there are none, as the first process sends them to the others.
+std::string to_message(const Result<EntryPlans>& planned) {
+  Json message;
+  if (planned.ok()) {
+    for (const PlannedEntry& entry : planned->entries) message["plans"].push_back(print(entry.plan, *entry.graph));
+  } else {
+    message["code"] = static_cast<int32_t>(planned.status().code());
+    message["message"] = planned.status().message();
+    message["numbers"] = Json::object();
+    for (size_t at = 0; planned.status().number_key(at) != nullptr; ++at) {
+      const std::string& key = *planned.status().number_key(at);
+      message["numbers"][key] = *planned.status().number(key);
+    }
+  }
+  return dump(message);
+}
+
+Result<EntryPlans> from_message(const std::string& text, std::span<const GraphToPlan> graphs, int64_t batch) {
+  TSR_ASSIGN_OR_RETURN(const Json message, parse_json(text, "the first process' plan", text.size()));
+  if (message.contains("code")) {
+    Status status(static_cast<StatusCode>(message["code"].get<int32_t>()), message["message"].get<std::string>());
+    for (const auto& [key, value] : message["numbers"].items()) status = status.with_number(key, value.get<int64_t>());
+    return status;
+  }
+  const Json& plans = message["plans"];
+  if (plans.size() != graphs.size())
+    return Status(StatusCode::kFailedPrecondition, format("the first process has {} entry points, this one {}: start all with the same options",
+                                                          plans.size(), graphs.size()));
+  EntryPlans planned;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    Result<Plan> plan = parse_plan_of(plans[i].get<std::string>(), *graphs[i].graph);
+    if (!plan.ok())
+      return Status(StatusCode::kFailedPrecondition,
+                    format("the plan of the first process does not fit this one: {}; start all with the same model and options", plan.status().message()));
+    if (i == 0) TSR_RETURN_IF_ERROR(check_followed(*plan, *graphs[0].graph, batch, graphs[0].symbols));
+    planned.entries.push_back({graphs[i].name, graphs[i].graph, std::move(*plan)});
+  }
+  return planned;
+}
+
+}  // namespace
+
+Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                int64_t batch, const std::shared_ptr<DeviceSet>& devices) {
+  Channel* const channel = devices->channel();
+  if (channel == nullptr) return plan_here(graphs, compute, batch, devices);
+  if (compute.tune || compute.measure > 1)
+    return Status(StatusCode::kUnsupported, "options 'tune' and 'measure' run a plan in one process: make the plan there first, "
+                                            "and give it as option 'plan_file'");
+  const bool is_first = channel->transport().process() == 0;
+  std::optional<Result<EntryPlans>> made;
+  if (is_first) made = plan_here(graphs, compute, batch, devices);
+  TSR_ASSIGN_OR_RETURN(const std::string message, channel->broadcast_text(0, is_first ? to_message(*made) : ""));
+  if (!is_first) made = from_message(message, graphs, batch);
+  if (message.starts_with(kRefusal)) return made->status();  // the first one's, everywhere
+  Status status = made->status();
+  if (status.ok()) status = lower_entries(**made, devices->catalog(), devices->ranks());
+  TSR_RETURN_IF_ERROR(agree(channel, status));
+  return std::move(*made);
 }
 
 Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
@@ -360,16 +428,16 @@ Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
 Status check_promise(const Plan& plan, const Program& program) {
   const std::vector<int64_t>& promised = plan.estimate.arena_bytes;
   if (promised.empty()) return {};
-  if (promised.size() != program.ranks.size())
+  if (std::ssize(promised) != program.rank_set().world)
     return Status(StatusCode::kInvalidArgument,
                   format("its estimate is of {} devices, its program runs on {}", promised.size(),
-                         program.ranks.size()));
-  for (size_t rank = 0; rank < promised.size(); ++rank)
-    if (promised[rank] != program.ranks[rank].arena_bytes)
+                         program.rank_set().world));
+  for (size_t at = 0; at < program.ranks.size(); ++at)
+    if (const int32_t rank = program.rank_of(at); promised[static_cast<size_t>(rank)] != program.ranks[at].arena_bytes)
       return Status(StatusCode::kInvalidArgument,
                     format("it promises {} bytes on device {}, its program takes {}: it was changed since it "
                            "was made; take out its line 'estimate' to run it as it is now",
-                           promised[rank], rank, program.ranks[rank].arena_bytes));
+                           promised[static_cast<size_t>(rank)], rank, program.ranks[at].arena_bytes));
   return {};
 }
 

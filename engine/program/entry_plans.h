@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,11 +58,12 @@ struct EntryPlans {
   }
 };
 
-// Makes the program of the plans.
-Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
+// Makes the program of the plans, of the ranks in `only`; nullopt: of all.
+Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog, std::optional<RankSet> only = std::nullopt);
 
 // Searches a plan for the first entry, or reads it from the file that `compute` names; the
 // others follow. kOutOfMemory, with the smallest sufficient limit, if they do not fit together.
+// Where devices live in several processes the first one plans, and each lowers its own ranks.
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 

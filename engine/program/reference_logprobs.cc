@@ -200,7 +200,7 @@ Result<std::vector<double>> compute(const std::shared_ptr<Runtime>& runtime, con
                                     const Dataset& dataset, const TrainerSettings& training) {
   const TrainerSettings settings = forward_settings(training);
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
+                       runtime->open_world_devices(settings.compute.devices, settings.compute.profile));
   Progress unseen;  // of planning
   Result<CompiledProgram> compiled = [&] {
     const ProgressScope scope(unseen);

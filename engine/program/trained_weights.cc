@@ -13,6 +13,7 @@ namespace tessera {
 
 Result<std::shared_ptr<const TrainedWeights>> TrainedWeights::of(std::shared_ptr<WeightOwner> trainer) {
   TSR_RETURN_IF_ERROR(trainer->usable());
+  TSR_RETURN_IF_ERROR(trainer->runtime()->check_alone("inference on a trainer's weights"));
   if (trainer->settings().step.fp8_matmuls)
     return Status(StatusCode::kUnsupported,
                   "the trainer's precision is fp8, whose products depend on all tokens of a batch: wanted a "

@@ -32,6 +32,7 @@ int64_t count_labels(const QueuedBatch& batch, int64_t first, int64_t rows) {
 Result<std::shared_ptr<AdapterTrainer>> AdapterTrainer::create(std::shared_ptr<Runtime> runtime,
                                                                std::shared_ptr<SharedModel> model,
                                                                const Options& given) {
+  TSR_RETURN_IF_ERROR(runtime->check_alone("adapters side by side"));
   Options options = given;
   options.emplace("adapters", kSlots);
   options.emplace("losses", std::string(name_of(TokenLoss::kCrossEntropy)));

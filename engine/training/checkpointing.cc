@@ -253,8 +253,12 @@ Result<std::string> checkpoint_json(const std::string& folder) {
 
 Status Trainer::save(const std::string& folder, bool optimizer) {
   cancelled_ = false;
-  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder, optimizer));
-  return written.commit();
+  return lead([&]() -> Result<std::string> {
+           TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_here(folder, optimizer));
+           TSR_RETURN_IF_ERROR(written.commit());
+           return std::string();
+         })
+      .status();
 }
 
 Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
@@ -268,8 +272,18 @@ Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
   return info;
 }
 
+// Of several processes only the first has a snapshot.
 Result<CheckpointSnapshot> Trainer::snapshot(const Options& notes) {
   cancelled_ = false;
+  CheckpointSnapshot made;
+  TSR_RETURN_IF_ERROR(lead([&]() -> Result<std::string> {
+                        TSR_ASSIGN_OR_RETURN(made, snapshot_here(notes));
+                        return std::string();
+                      }).status());
+  return made;
+}
+
+Result<CheckpointSnapshot> Trainer::snapshot_here(const Options& notes) {
   CheckpointSnapshot made;
   TSR_ASSIGN_OR_RETURN(made.info, checkpoint_to_write(true));
   for (const auto& [key, value] : notes) {
@@ -294,7 +308,17 @@ Result<CheckpointSnapshot> Trainer::snapshot(const Options& notes) {
   return made;
 }
 
+// Of several processes only the first has files; the others' commit does nothing.
 Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder, bool optimizer) {
+  WrittenCheckpoint written;
+  TSR_RETURN_IF_ERROR(lead([&]() -> Result<std::string> {
+                        TSR_ASSIGN_OR_RETURN(written, write_here(folder, optimizer));
+                        return std::string();
+                      }).status());
+  return written;
+}
+
+Result<WrittenCheckpoint> Trainer::write_here(const std::string& folder, bool optimizer) {
   TSR_ASSIGN_OR_RETURN(const CheckpointInfo info, checkpoint_to_write(optimizer));
   size_t written = 0, all = 1;
   for (const auto& [name, type] : info.tensors) all += static_cast<size_t>(bytes(type));

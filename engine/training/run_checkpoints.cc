@@ -7,6 +7,7 @@
 #include "graph/base/text.h"
 #include "serialize/checkpoint_folder.h"
 #include "serialize/checkpoint_links.h"
+#include "text/json.h"
 
 namespace tessera {
 
@@ -38,20 +39,58 @@ std::string best_of_run(const std::string& from) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::create(const RunSettings& settings) {
-  std::unique_ptr<RunCheckpoints> made(new RunCheckpoints(settings));
-  if (!made->writes()) return made;
-  const std::string& folder = made->folder_;
-  TSR_RETURN_IF_ERROR(Trainer::check_folder(folder));
-  TSR_ASSIGN_OR_RETURN(made->lock_, FolderLock::acquire(folder));
-  TSR_RETURN_IF_ERROR(remove_unfinished_links(folder));
-  if (made->keeps_best_) TSR_RETURN_IF_ERROR(check_best(best_folder(folder)));
+Status RunCheckpoints::check(const RunSettings& settings) {
+  RunCheckpoints made(settings, nullptr);
+  return made.writes() ? made.open_folder() : Status();
+}
+
+Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::create(const RunSettings& settings, std::shared_ptr<Trainer> trainer) {
+  std::unique_ptr<RunCheckpoints> made(new RunCheckpoints(settings, std::move(trainer)));
+  if (made->writes()) TSR_RETURN_IF_ERROR(made->lead([&] { return made->open_folder(); }));
   return made;
 }
 
 RunCheckpoints::~RunCheckpoints() { (void)finish_write(true); }
 
+Status RunCheckpoints::open_folder() {
+  TSR_RETURN_IF_ERROR(Trainer::check_folder(folder_));
+  TSR_ASSIGN_OR_RETURN(lock_, FolderLock::acquire(folder_));
+  TSR_RETURN_IF_ERROR(remove_unfinished_links(folder_));
+  return keeps_best_ ? check_best(best_folder(folder_)) : Status();
+}
+
+Status RunCheckpoints::lead(const std::function<Status()>& work) {
+  TSR_ASSIGN_OR_RETURN(const std::string found, trainer_->lead([&]() -> Result<std::string> {
+    TSR_RETURN_IF_ERROR(work());
+    return state();
+  }));
+  return take_state(found);
+}
+
+// What the training depends on.
+std::string RunCheckpoints::state() const {
+  return dump(Json{{"last_good", last_good_}, {"saved_step", saved_step_}, {"writing_step", writing_step_}});
+}
+
+Status RunCheckpoints::take_state(const std::string& state) {
+  TSR_ASSIGN_OR_RETURN(const Json found, parse_json(state, "the first process' checkpoints"));
+  last_good_ = found["last_good"];
+  saved_step_ = found["saved_step"];
+  writing_step_ = found["writing_step"];
+  return {};
+}
+
 Result<bool> RunCheckpoints::resume(const std::string& from, int64_t step, int64_t best_step) {
+  bool has_best = true;
+  TSR_ASSIGN_OR_RETURN(const std::string found, trainer_->lead([&]() -> Result<std::string> {
+    TSR_ASSIGN_OR_RETURN(has_best, resume_here(from, step, best_step));
+    return (has_best ? "1" : "0") + state();
+  }));
+  TSR_RETURN_IF_ERROR(take_state(found.substr(1)));
+  return found[0] == '1';
+}
+
+Result<bool> RunCheckpoints::resume_here(const std::string& from, int64_t step, int64_t best_step) {
   last_good_ = from;
   if (!writes()) return true;
   if (from == folder_) {
@@ -98,17 +137,21 @@ Status RunCheckpoints::write(const CheckpointSnapshot& snapshot, int64_t step, b
   return is_best && keeps_best_ ? link_checkpoint(folder_, best_folder(folder_)) : Status();
 }
 
-Status RunCheckpoints::save(const std::shared_ptr<Trainer>& trainer, int64_t step, bool is_best, const Options& notes) {
+Status RunCheckpoints::save(int64_t step, bool is_best, const Options& notes) {
+  return lead([&] { return save_here(step, is_best, notes); });
+}
+
+Status RunCheckpoints::save_here(int64_t step, bool is_best, const Options& notes) {
   TSR_RETURN_IF_ERROR(finish_write(false));
   writing_step_ = step;
   failure_ = Trainer::check_folder(folder_);
-  if (failure_.ok()) failure_ = trainer->usable();
+  if (failure_.ok()) failure_ = trainer_->usable();
   if (!failure_.ok()) return {};
-  Result<CheckpointSnapshot> snapshot = trainer->snapshot(notes);
+  Result<CheckpointSnapshot> snapshot = trainer_->snapshot_here(notes);
   failure_ = snapshot.status();
   if (!failure_.ok()) return {};
   // std::function copies its capture; a pointer avoids copying the values.
-  thread_.emplace("checkpoint", trainer->runtime(),
+  thread_.emplace("checkpoint", trainer_->runtime(),
                   [this, copy = std::make_shared<const CheckpointSnapshot>(std::move(*snapshot)), step, is_best] {
                     return write(*copy, step, is_best);
                   });
@@ -130,8 +173,12 @@ std::string RunCheckpoints::last_good() const {
 
 std::vector<std::string> RunCheckpoints::take_warnings() { return std::exchange(warnings_, {}); }
 
-Status RunCheckpoints::wait() { return finish_write(false); }
-Status RunCheckpoints::finish() { return finish_write(true); }
+Status RunCheckpoints::wait() {
+  return lead([&] { return finish_write(false); });
+}
+Status RunCheckpoints::finish() {
+  return lead([&] { return finish_write(true); });
+}
 
 Status RunCheckpoints::finish_write(bool is_final) {
   if (writing_step_ < 0) return {};

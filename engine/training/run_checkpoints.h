@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,11 @@ namespace tessera {
 
 class RunCheckpoints {
  public:
-  // Locks the folder and removes leftovers of killed runs. Without a folder no checkpoint is written.
-  static Result<std::unique_ptr<RunCheckpoints>> create(const RunSettings& settings);
+  // What `create` refuses before there is a trainer.
+  static Status check(const RunSettings& settings);
+  // Locks the folder and removes leftovers of killed runs. Without a folder no checkpoint is written. Of several
+  // processes the first one has the files, and the others know of them what it knows.
+  static Result<std::unique_ptr<RunCheckpoints>> create(const RunSettings& settings, std::shared_ptr<Trainer> trainer);
   ~RunCheckpoints();  // waits for the thread
 
   bool writes() const { return !folder_.empty(); }
@@ -31,14 +35,25 @@ class RunCheckpoints {
   Result<bool> resume(const std::string& from, int64_t step, int64_t best_step);
   // Copies the trainer's values; the thread writes them. Waits for the previous checkpoint. Lack
   // of space and I/O errors are warnings; the third in a row, and any other error, is a failure.
-  Status save(const std::shared_ptr<Trainer>& trainer, int64_t step, bool is_best, const Options& notes);
+  Status save(int64_t step, bool is_best, const Options& notes);
   Status wait();    // waits for the last one; fails as `save` does
+  Status wait_here() { return finish_write(false); }  // without the other processes
   Status finish();  // waits; every failure is returned
   std::vector<std::string> take_warnings();
 
  private:
-  RunCheckpoints(const RunSettings& settings)
-      : folder_(settings.checkpoint), keep_(settings.keep), keeps_best_(settings.keeps_best) {}
+  RunCheckpoints(const RunSettings& settings, std::shared_ptr<Trainer> trainer)
+      : folder_(settings.checkpoint),
+        keep_(settings.keep),
+        keeps_best_(settings.keeps_best),
+        trainer_(std::move(trainer)) {}
+  // Does `work` in the first process, and gives the others its outcome.
+  Status lead(const std::function<Status()>& work);
+  std::string state() const;
+  Status take_state(const std::string& state);
+  Status open_folder();
+  Result<bool> resume_here(const std::string& from, int64_t step, int64_t best_step);
+  Status save_here(int64_t step, bool is_best, const Options& notes);
   // Runs on the thread.
   Status write(const CheckpointSnapshot& snapshot, int64_t step, bool is_best);
   Status keep_step(const std::string& from, int64_t step);
@@ -47,6 +62,7 @@ class RunCheckpoints {
   const std::string folder_;
   const int64_t keep_;
   const bool keeps_best_;
+  const std::shared_ptr<Trainer> trainer_;
   std::unique_ptr<FolderLock> lock_;
   std::string last_good_;
   int64_t saved_step_ = -1, writing_step_ = -1;

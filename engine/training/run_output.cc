@@ -76,12 +76,25 @@ Status RunOutput::check_trained(const std::shared_ptr<Trainer>& trainer) const {
 }
 
 Status RunOutput::begin(const std::shared_ptr<Trainer>& trainer) {
+  trainer_ = trainer;
   if (kind_ == Kind::kModel) {
     TSR_ASSIGN_OR_RETURN(lease_, trainer->lease("the run's result"));
-    TSR_ASSIGN_OR_RETURN(conversion_, trained_model(trainer));
+  } else {
+    TSR_RETURN_IF_ERROR(trainer->store(*model_));
+  }
+  return trainer
+      ->lead([&]() -> Result<std::string> {
+        TSR_RETURN_IF_ERROR(begin_here());
+        return std::string();
+      })
+      .status();
+}
+
+Status RunOutput::begin_here() {
+  if (kind_ == Kind::kModel) {
+    TSR_ASSIGN_OR_RETURN(conversion_, trained_model(trainer_));
     return {};
   }
-  TSR_RETURN_IF_ERROR(trainer->store(*model_));
   if (kind_ == Kind::kPeft) {
     TSR_ASSIGN_OR_RETURN(export_, adapters());
     return {};
@@ -92,6 +105,17 @@ Status RunOutput::begin(const std::shared_ptr<Trainer>& trainer) {
 }
 
 Result<double> RunOutput::step() {
+  TSR_ASSIGN_OR_RETURN(const std::string text, trainer_->lead([&]() -> Result<std::string> {
+    TSR_ASSIGN_OR_RETURN(const double done, step_here());
+    return to_text(done);
+  }));
+  const std::optional<double> done = parse_f64(text);
+  TSR_CHECK(done.has_value(), "the first process tells how much is done");
+  if (*done >= 1) cancel();
+  return *done;
+}
+
+Result<double> RunOutput::step_here() {
   TSR_RETURN_IF_ERROR(conversion_ ? conversion_->step() : export_->step());
   const double done = conversion_ ? conversion_->done() : export_->done();
   if (done < 1) return done;
@@ -99,7 +123,6 @@ Result<double> RunOutput::step() {
   TSR_ASSIGN_OR_RETURN(const Json found, parse_json(report, "the writer's report"));
   if (conversion_ && found.contains("notes"))
     for (const Json& note : found["notes"]) notes_.push_back(note);
-  cancel();
   return 1.0;
 }
 
@@ -107,6 +130,7 @@ void RunOutput::cancel() {
   conversion_ = nullptr;
   export_ = nullptr;
   lease_ = nullptr;
+  trainer_ = nullptr;
 }
 
 }  // namespace tessera

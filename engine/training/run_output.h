@@ -26,7 +26,7 @@ class RunOutput {
   const std::string& path() const { return path_; }
   const char* kind() const;  // "model", "adapters", "merged"
 
-  // Begins to write the trainer's values; values of adapters move to the trainer's model.
+  // Begins to write the trainer's values; values of adapters move to the trainer's model. Of several processes the first writes.
   Status begin(const std::shared_ptr<Trainer>& trainer);
   Result<double> step();  // share that is done; at 1 the result is in place
   void cancel();          // removes partial output
@@ -39,10 +39,13 @@ class RunOutput {
   Result<std::unique_ptr<Conversion>> trained_model(const std::shared_ptr<Trainer>& trainer) const;
   Result<std::unique_ptr<Export>> adapters() const;
   Status check_written() const;
+  Status begin_here();
+  Result<double> step_here();
 
   std::string path_;  // "": no output
   Kind kind_;
   std::shared_ptr<SharedModel> model_;
+  std::shared_ptr<Trainer> trainer_;     // while it is written
   std::shared_ptr<const void> lease_;  // lease of the trainer while its values are written
   std::unique_ptr<Conversion> conversion_;
   std::unique_ptr<Export> export_;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/base/agreement.h"
 #include "engine/model/initialize.h"
 #include "engine/program/compile.h"
 #include "engine/program/reference_logprobs.h"
@@ -19,6 +20,7 @@
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
+#include "parallel/lowering/lower.h"
 #include "serialize/file_limits.h"
 
 namespace tessera {
@@ -96,6 +98,20 @@ std::set<std::string> written_parameters(const Program& program) {
 
 }  // namespace
 
+namespace {
+
+// What all processes of a training have alike: all except the devices, which are each one's own.
+std::map<std::string, std::string> values_of(const Options& options, const Graph& forward, const Dataset* dataset) {
+  std::map<std::string, std::string> values;
+  for (const auto& [key, value] : options)
+    if (key != "devices") values["option '" + key + "'"] = to_text(value);
+  values["the model's graph"] = format("{}", forward.fingerprint());
+  if (dataset != nullptr) values["the data's fingerprint"] = to_text(dataset->fingerprint());
+  return values;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
@@ -137,7 +153,8 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     TSR_RETURN_IF_ERROR(tokens_at_once(settings.seq, context, "trainer: option 'seq'").status());
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
+                       runtime->open_world_devices(settings.compute.devices, settings.compute.profile));
+  TSR_RETURN_IF_ERROR(agree_on_values(devices->channel(), values_of(options, forward, dataset.get())));
   const bool is_language_model = trainer->is_language_model_ =
       dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
   Progress unseen;  // progress of planning; the reference dominates
@@ -239,10 +256,24 @@ std::shared_ptr<const void> Trainer::lend() const {
   return lent;
 }
 
+namespace {
+
+// The program of the ranks of all processes, for readers of the plan; null if it cannot be lowered here.
+std::shared_ptr<const Program> program_of_all(const PlanRecord& record, const KernelCatalog& catalog) {
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : record.entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  Result<Program> whole = lower(specs, catalog);
+  return whole.ok() ? std::make_shared<const Program>(std::move(*whole)) : nullptr;
+}
+
+}  // namespace
+
 std::shared_ptr<const PlanRecord> Trainer::plan() const {
   const std::shared_ptr<const LoadedProgram>& prepared = running_->prepared();
   auto record = std::make_shared<PlanRecord>(*prepared->record);
-  record->program = {prepared, &prepared->executable->program()};
+  const Program& program = prepared->executable->program();
+  record->program = {prepared, &program};
+  if (!program.rank_set().is_whole()) record->program = program_of_all(*record, prepared->devices->catalog());
   return record;
 }
 

@@ -89,6 +89,7 @@ class Trainer final : public WeightOwner {
   Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
   // Copies the checkpoint's contents to host memory, with the caller's notes by key.
   Result<CheckpointSnapshot> snapshot(const Options& notes);
+  Result<CheckpointSnapshot> snapshot_here(const Options& notes);  // within `lead`
   static Status check_folder(const std::string& folder);  // errors that save would return at once
   Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
   Status check_same_base(const CheckpointInfo& found);         // of a checkpoint, names, types and contents
@@ -102,6 +103,12 @@ class Trainer final : public WeightOwner {
   Status save_model(std::shared_ptr<SharedModel> model, const std::string& path, const Options& options);
   Result<HostTensor> read(std::string_view name);
   Status write(std::string_view name, const HostTensor& value);
+
+  // Of several processes the first does `work`, which may read this trainer's values; all get its text or its error (Session::lead).
+  Result<std::string> lead(const std::function<Result<std::string>()>& work) { return running_->session().lead(work); }
+  bool is_first_process() const { return runtime()->is_first_process(); }
+  // Ends what the processes do together, with this error in the others.
+  void end_world(const Status& why) { running_->session().end_world(why); }
 
   std::string report_json();
   std::string trace_json();
@@ -202,6 +209,7 @@ class Trainer final : public WeightOwner {
   Status check_base(const CheckpointInfo& found) const;  // of names and types
   Status check_base_contents(const CheckpointInfo& found);
   Status write_value(std::string_view name, const HostTensor& value);  // in an update
+  Result<WrittenCheckpoint> write_here(const std::string& folder, bool optimizer);  // in this process
   Status take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type);
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // in the model's type
   bool is_rounded(std::string_view name, const TensorType& type) const;

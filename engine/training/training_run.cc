@@ -43,8 +43,9 @@ Json rewards_object(const PreferenceMetrics& it) {
 Status TrainingRun::check(const Options& options, const std::shared_ptr<SharedModel>& model,
                           const std::shared_ptr<const Dataset>& dataset) {
   TSR_ASSIGN_OR_RETURN(const RunSettings settings, read_run_settings(options));
+  if (Runtime::is_launched_after_first()) return {};  // the first process has the files
   TSR_RETURN_IF_ERROR(RunOutput::check_path(settings));
-  TSR_RETURN_IF_ERROR(RunCheckpoints::create(settings).status());
+  TSR_RETURN_IF_ERROR(RunCheckpoints::check(settings));
   if (dataset) TSR_RETURN_IF_ERROR(check_held_out(settings, dataset->eval_samples() > 0));
   return model ? RunOutput::create(settings, model).status() : Status();
 }
@@ -52,13 +53,21 @@ Status TrainingRun::check(const Options& options, const std::shared_ptr<SharedMo
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(std::shared_ptr<Trainer> trainer, const Options& options) {
   TSR_RETURN_IF_ERROR(trainer->usable());
   TSR_ASSIGN_OR_RETURN(RunSettings settings, read_run_settings(options));
-  TSR_RETURN_IF_ERROR(RunOutput::check_path(settings));
   TSR_RETURN_IF_ERROR(check_held_out(settings, holds_out(*trainer)));
+  if (trainer->runtime()->transport() != nullptr && !(settings.samples.empty() && settings.sample_messages.empty()))
+    return Status(StatusCode::kUnsupported, "run: samples of text are written by one process, and this one runs with others: option "
+                                            "'samples' without them (mpirun), or ask the result");
+  TSR_RETURN_IF_ERROR(trainer
+                          ->lead([&]() -> Result<std::string> {
+                            TSR_RETURN_IF_ERROR(RunOutput::check_path(settings));
+                            return std::string();
+                          })
+                          .status());
   TSR_ASSIGN_OR_RETURN(RunOutput output, RunOutput::create(settings, trainer->model()));
   std::unique_ptr<TrainingRun> run(new TrainingRun(std::move(trainer), std::move(settings), std::move(output)));
   run->steps_ = run->settings_.steps > 0 ? run->settings_.steps : run->trainer_->settings().rate.steps;
   run->checkpoint_every_ = run->settings_.checkpoint_every.value_or((run->steps_ - 1) / kUsualCheckpoints + 1);
-  TSR_ASSIGN_OR_RETURN(run->checkpoints_, RunCheckpoints::create(run->settings_));
+  TSR_ASSIGN_OR_RETURN(run->checkpoints_, RunCheckpoints::create(run->settings_, run->trainer_));
   TSR_RETURN_IF_ERROR(run->resume());
   TSR_RETURN_IF_ERROR(run->name_checkpoint(run->open_log()));
   return run;
@@ -106,7 +115,7 @@ void TrainingRun::note_what_is_kept() {
 }
 
 Status TrainingRun::open_log() {
-  Options options = settings_.log;
+  Options options = trainer_->is_first_process() ? settings_.log : Options{};
   options["steps"] = steps_;
   TSR_ASSIGN_OR_RETURN(log_, RunLog::create(trainer_, options));
   TSR_ASSIGN_OR_RETURN(samples_, RunSamples::create(settings_, trainer_));
@@ -135,7 +144,7 @@ Status TrainingRun::log(Status status) {
 // Adds the last good checkpoint to an error: the resumed one, then this run's own.
 Status TrainingRun::name_checkpoint(Status status) {
   if (status.ok()) return status;
-  (void)checkpoints_->wait();  // the first error is returned
+  (void)checkpoints_->wait_here();  // the first error is returned
   const std::string last_good = checkpoints_->last_good();
   if (last_good.empty()) return status;
   return Status(status.code(), format("{}; the last good checkpoint is {} (option 'resume')", status.message(), last_good))
@@ -145,8 +154,15 @@ Status TrainingRun::name_checkpoint(Status status) {
 // A forked child lacks the thread that writes checkpoints, so waiting would never end.
 Status TrainingRun::check_process() const { return trainer_->runtime()->check_process(); }
 
+// An error of one process ends the others' training too.
 Result<RunEvent> TrainingRun::next() {
   TSR_RETURN_IF_ERROR(check_process());
+  Result<RunEvent> event = find_next();
+  if (!event.ok()) trainer_->end_world(event.status());
+  return event;
+}
+
+Result<RunEvent> TrainingRun::find_next() {
   while (events_.empty()) {
     if (phase_ == Phase::kEnded) {
       if (!failure_.ok()) return std::exchange(failure_, {});
@@ -216,7 +232,15 @@ Status TrainingRun::advance() {
   return {};
 }
 
+// Signals reach the processes at different steps: the first one's counts.
+Status TrainingRun::agree_on_stop() {
+  TSR_ASSIGN_OR_RETURN(const std::string stops, trainer_->lead([&]() -> Result<std::string> { return std::string(is_stopped_ ? "1" : "0"); }));
+  is_stopped_ = stops == "1";
+  return {};
+}
+
 Status TrainingRun::make_step() {
+  TSR_RETURN_IF_ERROR(agree_on_stop());
   if (done_ < steps_ && !evaluations_.is_stopped() && is_stopped_) {
     outcome_ = format("stopped at step {}", done_);
     phase_ = Phase::kStopping;
@@ -304,7 +328,7 @@ Status TrainingRun::log_saved() {
 
 Status TrainingRun::save_as(bool is_best) {
   TSR_RETURN_IF_ERROR(log_saved());
-  TSR_RETURN_IF_ERROR(checkpoints_->save(trainer_, done_, is_best, evaluations_.notes()));
+  TSR_RETURN_IF_ERROR(checkpoints_->save(done_, is_best, evaluations_.notes()));
   is_best_ = is_best_ && !is_best;
   note_checkpoint_warnings();
   return {};
@@ -385,6 +409,7 @@ Status TrainingRun::load_best_for_output() {
 }
 
 Status TrainingRun::write_output() {
+  TSR_RETURN_IF_ERROR(agree_on_stop());
   if (is_stopped_) {
     output_.cancel();
     phase_ = Phase::kEnded;

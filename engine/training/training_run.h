@@ -85,6 +85,8 @@ class TrainingRun {
         evaluations_(settings_),
         output_(std::move(output)) {}
   Status check_process() const;
+  Result<RunEvent> find_next();
+  Status agree_on_stop();
   Status resume();
   Status open_log();
   Status advance();

@@ -81,6 +81,11 @@ class Runtime(Handle):
         with self._pointer.shared() as c:
             return json.loads(text(raw.tsr_runtime_share(c)))
 
+    def world(self) -> dict[str, Any]:
+        """The number of this process and how many run together, and of their machines (option processes)."""
+        with self._pointer.shared() as c:
+            return json.loads(text(raw.tsr_runtime_world(c)))
+
     def cancel(self) -> None:
         """Any thread: calls in progress that plan, load or measure with this runtime raise CancelledError."""
         with self._pointer.shared() as c:

@@ -124,6 +124,13 @@ public final class Runtime extends Handle {
     }
   }
 
+  /** JSON: the number of this process and how many run together, and of their machines (option processes). */
+  public String world() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_runtime_world(use.pointer, out));
+    }
+  }
+
   /**
    * Ends calls in progress on other threads that plan, load or measure with this runtime (new {@link Plan}, {@link Trainer},
    * {@link Generator}, ...) with {@link TesseraException.Cancelled}.

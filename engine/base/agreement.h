@@ -1,0 +1,19 @@
+// Agreement between processes that run together: what all must have alike, and what one of them found.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/base/result.h"
+#include "runtime/transport.h"
+
+namespace tessera {
+
+// The same status in every process: that of the first process with an error, which it names. Collective; ok without a channel.
+Status agree(Channel* channel, const Status& mine);
+
+// Compares named values with those of the first process. kFailedPrecondition, everywhere, names the first that differs in some
+// process, and both values. Collective; ok without a channel.
+Status agree_on_values(Channel* channel, const std::map<std::string, std::string>& mine);
+
+}  // namespace tessera

@@ -1,0 +1,315 @@
+// The transport over MPI: messages between two processes at a time, which can be given up. A group has a tag in each of its
+// processes, by which the others send to it, so that groups and sessions need no communicators of their own.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "runtime/transport_abi.h"
+#include "runtime/transports/mpi/heartbeat.h"
+#include "runtime/transports/mpi/mpi_calls.h"
+
+using tessera::Result;
+using tessera::Status;
+using tessera::StatusCode;
+using tessera::format;
+using tessera::mpi::check;
+using tessera::mpi::Heartbeat;
+using tessera::mpi::Requests;
+
+namespace {
+
+// Tags: a channel's own traffic, what its groups tell each other when they are joined, and the groups' parts.
+enum TagKind : int { kWorldTag, kJoinTag, kGroupTag, kTagKinds };
+
+
+template <class Body>
+tsr_abi_error* guarded(const tsr_host_api& host, Body&& body) {
+  const Status status = tessera::catch_status(body);
+  return status.ok() ? nullptr
+                     : host.make_error(host.host, static_cast<int32_t>(status.code()), std::string(status.message()).c_str());
+}
+
+// MPI can begin once in a process, and ends with it.
+std::atomic<bool> may_finalize{true};
+
+// It waits for the other processes, which may be waiting for a program that has failed: the launcher ends these then.
+void finalize(int status, void*) {
+  int is_over = 0;
+  if (status == 0 && may_finalize.load() && MPI_Finalized(&is_over) == MPI_SUCCESS && is_over == 0) (void)MPI_Finalize();
+}
+
+Status begin() {
+  int is_begun = 0, is_over = 0, level = MPI_THREAD_SINGLE;
+  TSR_RETURN_IF_ERROR(check(MPI_Finalized(&is_over), "MPI_Finalized"));
+  if (is_over != 0)
+    return Status(StatusCode::kFailedPrecondition, "MPI is finalized in this process, and cannot begin again: make the runtime before MPI_Finalize");
+  TSR_RETURN_IF_ERROR(check(MPI_Initialized(&is_begun), "MPI_Initialized"));
+  if (is_begun == 0) {
+    TSR_RETURN_IF_ERROR(check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread"));
+    on_exit(finalize, nullptr);
+  } else {
+    TSR_RETURN_IF_ERROR(check(MPI_Query_thread(&level), "MPI_Query_thread"));
+  }
+  if (level == MPI_THREAD_MULTIPLE) return {};
+  constexpr const char* kLevels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED"};
+  return Status(StatusCode::kFailedPrecondition,
+                format("MPI has the thread level {}, wanted MPI_THREAD_MULTIPLE: call MPI_Init_thread with it, or leave MPI to the library",
+                       kLevels[std::clamp(level - MPI_THREAD_SINGLE, 0, 2)]));
+}
+
+}  // namespace
+
+struct tsr_transport {
+  const tsr_host_api* host = nullptr;
+  MPI_Comm world = MPI_COMM_NULL, beats = MPI_COMM_NULL;
+  int process = 0, processes = 1, machine = 0, machines = 1;
+  int most_tag = 0;
+  char name[TSR_TRANSPORT_HOST_NAME_SIZE] = {};
+  std::unique_ptr<Heartbeat> heartbeat;
+  std::atomic<int64_t> channels{0}, groups{0};
+
+  // Numbers come round again: what has the number before is long over.
+  int tag(TagKind kind, int64_t number) const {
+    return static_cast<int>(number % (most_tag / kTagKinds)) * kTagKinds + kind;
+  }
+};
+
+struct tsr_transport_channel {
+  tsr_transport* transport = nullptr;
+  int64_t number = 0;
+
+  int tag(TagKind kind) const { return transport->tag(kind, number); }
+  Status failure() const { return transport->heartbeat->failure(number); }
+  // What a wait returns: the error itself is the channel's.
+  Status ended() const {
+    return failure().ok() ? Status() : Status(StatusCode::kAborted, "the channel between the processes was ended");
+  }
+};
+
+struct tsr_transport_group {
+  tsr_transport_channel* channel = nullptr;
+  std::vector<int> processes, tags;  // by position
+  int my_tag = 0;
+};
+
+namespace {
+
+Status join_machines(tsr_transport& it) {
+  MPI_Comm machine = MPI_COMM_NULL;
+  TSR_RETURN_IF_ERROR(
+      check(MPI_Comm_split_type(it.world, MPI_COMM_TYPE_SHARED, it.process, MPI_INFO_NULL, &machine), "MPI_Comm_split_type"));
+  int first = it.process;
+  TSR_RETURN_IF_ERROR(check(MPI_Bcast(&first, 1, MPI_INT, 0, machine), "MPI_Bcast"));
+  MPI_Comm_free(&machine);
+  std::vector<int> firsts(static_cast<size_t>(it.processes));
+  TSR_RETURN_IF_ERROR(check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, it.world), "MPI_Allgather"));
+  std::vector<int> known(firsts);
+  std::ranges::sort(known);
+  known.erase(std::ranges::unique(known).begin(), known.end());
+  it.machines = static_cast<int>(known.size());
+  it.machine = static_cast<int>(std::ranges::lower_bound(known, first) - known.begin());
+  return {};
+}
+
+Status open(const tsr_host_api& host, const tsr_transport_options& options, tsr_transport** out) {
+  TSR_RETURN_IF_ERROR(begin());
+  auto made = std::make_unique<tsr_transport>();
+  made->host = &host;
+  const MPI_Comm given = options.comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(static_cast<MPI_Fint>(options.comm));
+  if (given == MPI_COMM_NULL)
+    return Status(StatusCode::kInvalidArgument, format("the communicator {} does not exist; wanted one of MPI_Comm_c2f", options.comm));
+  for (MPI_Comm* const copy : {&made->world, &made->beats}) {
+    TSR_RETURN_IF_ERROR(check(MPI_Comm_dup(given, copy), "MPI_Comm_dup"));
+    TSR_RETURN_IF_ERROR(check(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+  }
+  TSR_RETURN_IF_ERROR(check(MPI_Comm_rank(made->world, &made->process), "MPI_Comm_rank"));
+  TSR_RETURN_IF_ERROR(check(MPI_Comm_size(made->world, &made->processes), "MPI_Comm_size"));
+  int* most_tag = nullptr;
+  int has_most = 0;
+  TSR_RETURN_IF_ERROR(check(MPI_Comm_get_attr(made->world, MPI_TAG_UB, &most_tag, &has_most), "MPI_Comm_get_attr"));
+  made->most_tag = has_most != 0 ? *most_tag : 32767;
+  char name[MPI_MAX_PROCESSOR_NAME] = {}, previous[TSR_TRANSPORT_HOST_NAME_SIZE] = {};
+  int length = 0;
+  TSR_RETURN_IF_ERROR(check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name"));
+  std::memcpy(made->name, name, std::min(static_cast<size_t>(length), sizeof made->name - 1));
+  TSR_RETURN_IF_ERROR(join_machines(*made));
+  const int next = (made->process + 1) % made->processes, before = (made->process + made->processes - 1) % made->processes;
+  TSR_RETURN_IF_ERROR(check(MPI_Sendrecv(made->name, sizeof made->name, MPI_CHAR, next, 0, previous, sizeof previous, MPI_CHAR, before, 0,
+                                         made->world, MPI_STATUS_IGNORE),
+                            "MPI_Sendrecv"));
+  made->heartbeat = std::make_unique<Heartbeat>(made->beats, options.timeout_s, previous);
+  *out = made.release();
+  return {};
+}
+
+// Without all processes MPI does not end.
+void close(tsr_transport* transport) {
+  if (transport->heartbeat->has_lost_world()) may_finalize = false;
+  transport->heartbeat.reset();
+  int is_over = 0;
+  if (may_finalize && MPI_Finalized(&is_over) == MPI_SUCCESS && is_over == 0) {
+    MPI_Comm_free(&transport->beats);
+    MPI_Comm_free(&transport->world);
+  }
+  delete transport;
+}
+
+Status post(Requests& requests, const tsr_transport_group& group, const tsr_transport_part* sends, int32_t send_count,
+            const tsr_transport_part* receives, int32_t receive_count) {
+  const tsr_transport& it = *group.channel->transport;
+  for (int32_t i = 0; i < receive_count; ++i)
+    TSR_RETURN_IF_ERROR(requests.receive(receives[i].data, receives[i].bytes, group.processes[static_cast<size_t>(receives[i].process)],
+                                         group.my_tag, it.world));
+  for (int32_t i = 0; i < send_count; ++i) {
+    const auto to = static_cast<size_t>(sends[i].process);
+    TSR_RETURN_IF_ERROR(requests.send(sends[i].data, sends[i].bytes, group.processes[to], group.tags[to], it.world));
+  }
+  return {};
+}
+
+// A tree: process `root` + i gets it from i without its highest bit.
+Status broadcast(const tsr_transport_channel& channel, int32_t root, void* data, int64_t bytes) {
+  const tsr_transport& it = *channel.transport;
+  const int me = (it.process - root + it.processes) % it.processes, tag = channel.tag(kWorldTag);
+  const auto ended = [&] { return channel.ended(); };
+  int reach = 1;
+  while (reach <= me) reach *= 2;
+  if (me > 0) {
+    Requests from;
+    TSR_RETURN_IF_ERROR(from.receive(data, bytes, (me - reach / 2 + root) % it.processes, tag, it.world));
+    TSR_RETURN_IF_ERROR(from.wait(ended));
+  }
+  Requests to;
+  for (; me + reach < it.processes; reach *= 2)
+    TSR_RETURN_IF_ERROR(to.send(data, bytes, (me + reach + root) % it.processes, tag, it.world));
+  return to.wait(ended);
+}
+
+// Bruck's all-gather: in each of log2 rounds as many blocks as are known go to a process that far away (Bruck et al., 1997).
+Status gather(const tsr_transport_channel& channel, const void* in, int64_t bytes, void* out) {
+  const tsr_transport& it = *channel.transport;
+  const int count = it.processes, tag = channel.tag(kWorldTag);
+  const auto size = static_cast<size_t>(bytes);
+  std::vector<std::byte> blocks(size * static_cast<size_t>(count));  // from this process on
+  if (size > 0) std::memcpy(blocks.data(), in, size);
+  for (int known = 1; known < count; known *= 2) {
+    const int64_t moved = std::min(known, count - known) * bytes;
+    Requests requests;
+    TSR_RETURN_IF_ERROR(requests.receive(blocks.data() + known * bytes, moved, (it.process + known) % count, tag, it.world));
+    TSR_RETURN_IF_ERROR(requests.send(blocks.data(), moved, (it.process - known + count) % count, tag, it.world));
+    TSR_RETURN_IF_ERROR(requests.wait([&] { return channel.ended(); }));
+  }
+  for (int i = 0; i < count && size > 0; ++i)
+    std::memcpy(static_cast<std::byte*>(out) + static_cast<size_t>((it.process + i) % count) * size, blocks.data() + static_cast<size_t>(i) * size, size);
+  return {};
+}
+
+// The first process hears every member's tag, and tells all of them.
+Status join(tsr_transport_channel* channel, const int32_t* processes, int32_t count, tsr_transport_group** out) {
+  tsr_transport& it = *channel->transport;
+  auto made = std::make_unique<tsr_transport_group>();
+  made->channel = channel;
+  made->processes.assign(processes, processes + count);
+  made->tags.resize(static_cast<size_t>(count));
+  const int64_t number = it.groups++;
+  made->my_tag = it.tag(kGroupTag, number);
+  const int tag = channel->tag(kJoinTag), first = made->processes[0];
+  const auto ended = [&] { return channel->ended(); };
+  const int64_t table_bytes = static_cast<int64_t>(sizeof(int)) * count;
+  Requests requests;
+  if (it.process == first) {
+    made->tags[0] = made->my_tag;
+    for (size_t i = 1; i < made->processes.size(); ++i)
+      TSR_RETURN_IF_ERROR(requests.receive(&made->tags[i], sizeof(int), made->processes[i], tag, it.world));
+    TSR_RETURN_IF_ERROR(requests.wait(ended));
+    for (size_t i = 1; i < made->processes.size(); ++i)
+      TSR_RETURN_IF_ERROR(requests.send(made->tags.data(), table_bytes, made->processes[i], tag, it.world));
+  } else {
+    TSR_RETURN_IF_ERROR(requests.send(&made->my_tag, sizeof(int), first, tag, it.world));
+    TSR_RETURN_IF_ERROR(requests.receive(made->tags.data(), table_bytes, first, tag, it.world));
+  }
+  TSR_RETURN_IF_ERROR(requests.wait(ended));
+  *out = made.release();
+  return {};
+}
+
+const char* unavailable_reason() { return nullptr; }
+
+// Set by Open MPI's launcher, and by Slurm's with PMIx.
+int32_t is_launched() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})
+    if (std::getenv(name) != nullptr) return 1;
+  return 0;
+}
+
+constexpr tsr_transport_api kApi = {
+    .struct_size = sizeof(tsr_transport_api),
+    .name = "mpi",
+    .abi_version = 1,
+    .unavailable_reason = unavailable_reason,
+    .is_launched = is_launched,
+    .open = [](const tsr_host_api* host, const tsr_transport_options* options,
+               tsr_transport** out) { return guarded(*host, [&] { return open(*host, *options, out); }); },
+    .close = close,
+    .describe =
+        [](tsr_transport* transport, tsr_transport_info* out) {
+          out->process = transport->process;
+          out->processes = transport->processes;
+          out->host = transport->machine;
+          out->hosts = transport->machines;
+          std::memcpy(out->host_name, transport->name, sizeof out->host_name);
+        },
+    .open_channel =
+        [](tsr_transport* transport, tsr_transport_channel** out) {
+          return guarded(*transport->host, [&]() -> Status {
+            *out = new tsr_transport_channel{transport, transport->channels++};
+            return {};
+          });
+        },
+    .close_channel = [](tsr_transport_channel* channel) { delete channel; },
+    .broadcast =
+        [](tsr_transport_channel* channel, int32_t root, void* data, int64_t bytes) {
+          return guarded(*channel->transport->host, [&] { return broadcast(*channel, root, data, bytes); });
+        },
+    .gather =
+        [](tsr_transport_channel* channel, const void* in, int64_t bytes, void* out) {
+          return guarded(*channel->transport->host, [&] { return gather(*channel, in, bytes, out); });
+        },
+    .abort =
+        [](tsr_transport_channel* channel, int32_t code, const char* message) {
+          // The text may not fit into memory: then the end alone is told.
+          try {
+            channel->transport->heartbeat->end(channel->number, Status(static_cast<StatusCode>(code), message));
+          } catch (...) {
+            channel->transport->heartbeat->end(channel->number, Status::out_of_memory());
+          }
+        },
+    .failure =
+        [](tsr_transport_channel* channel) { return guarded(*channel->transport->host, [&] { return channel->failure(); }); },
+    .join =
+        [](tsr_transport_channel* channel, const int32_t* processes, int32_t count, tsr_transport_group** out) {
+          return guarded(*channel->transport->host, [&] { return join(channel, processes, count, out); });
+        },
+    .leave = [](tsr_transport_group* group) { delete group; },
+    .exchange =
+        [](tsr_transport_group* group, const tsr_transport_part* sends, int32_t send_count, const tsr_transport_part* receives,
+           int32_t receive_count) {
+          return guarded(*group->channel->transport->host, [&]() -> Status {
+            Requests requests;
+            TSR_RETURN_IF_ERROR(post(requests, *group, sends, send_count, receives, receive_count));
+            return requests.wait([&] { return group->channel->ended(); });
+          });
+        },
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const tsr_transport_api* tsr_transport_v1(const tsr_host_api*) {
+  return &kApi;
+}
