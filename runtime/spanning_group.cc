@@ -20,6 +20,14 @@ namespace {
 // Whole buffers of at most so many bytes go to all, and every process adds them: one exchange in place of two.
 constexpr int64_t kSmallReduction = 4096;
 
+// Larger ones go part by part, so that what others send takes no more memory than that.
+constexpr int64_t kReducedPart = int64_t{4} << 20;
+
+int64_t elements_of_part(const tsr_abi_collective& what) {
+  const int64_t most = kReducedPart / dtype_bytes(static_cast<DType>(what.dtype), 1);
+  return what.kind == kAllReduce ? std::min(what.elements, most) : what.elements;
+}
+
 bool is_small_reduction(const tsr_abi_collective& what) {
   return what.kind == kAllReduce &&
          dtype_bytes(static_cast<DType>(what.dtype), what.elements) <= kSmallReduction;
@@ -111,9 +119,12 @@ class SpanningGroup {
     TSR_RETURN_IF_ERROR(take_error(channel_.transport().api().join(
         channel_.get(), processes_.data(), static_cast<int32_t>(processes_.size()), &group_)));
     for (int32_t i = 0; i < use.collective_count; ++i) {
-      what_ = &use.collectives[i];
+      tsr_abi_collective part = use.collectives[i];
+      part.elements = elements_of_part(part);
+      what_ = &part;
       lay_out(nullptr);
     }
+    what_ = nullptr;
     if (memory_.size() > 1) memory_.erase(memory_.begin(), memory_.end() - 1);
     return {};
   }
@@ -128,17 +139,17 @@ class SpanningGroup {
     TSR_RETURN_IF_ERROR(check_collective(what, position, members(), in, out, [](int32_t dtype, int32_t reduce) {
       return find_reduce(dtype, reduce) != nullptr;
     }));
-    perturbation.pause();
-    calls_[index] = {&what, static_cast<const std::byte*>(in), static_cast<std::byte*>(out)};
-    if (!barrier_->wait()) return aborted();
-    perturbation.pause();
-    // Every member here reaches the same verdict, and leaves only when all have read the descriptions.
-    Status status = check_agreement(static_cast<int32_t>(index), static_cast<int32_t>(here_.size()),
-                                    [&](int32_t other) -> const tsr_abi_collective& { return *calls_[static_cast<size_t>(other)].what; });
-    if (status.ok()) TSR_RETURN_IF_ERROR(exchange(index, what));
-    perturbation.pause();
-    if (!barrier_->wait()) return aborted();
-    return status;
+    tsr_abi_collective part = what;
+    part.elements = elements_of_part(what);
+    if (part.elements == what.elements)
+      return run(index, part, static_cast<const std::byte*>(in), static_cast<std::byte*>(out), perturbation);
+    const auto dtype = static_cast<DType>(what.dtype);
+    for (int64_t at = 0; at < what.elements; at += part.elements) {
+      part.elements = std::min(part.elements, what.elements - at);
+      const int64_t offset = dtype_bytes(dtype, at);
+      TSR_RETURN_IF_ERROR(run(index, part, static_cast<const std::byte*>(in) + offset, static_cast<std::byte*>(out) + offset, perturbation));
+    }
+    return {};
   }
 
   Status send(int32_t peer, const void* in, int64_t bytes) {
@@ -158,6 +169,20 @@ class SpanningGroup {
   };
 
   static Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
+
+  Status run(size_t index, const tsr_abi_collective& what, const std::byte* in, std::byte* out, Perturbation& perturbation) {
+    perturbation.pause();
+    calls_[index] = {&what, in, out};
+    if (!barrier_->wait()) return aborted();
+    perturbation.pause();
+    // Every member here reaches the same verdict, and leaves only when all have read the descriptions.
+    Status status = check_agreement(static_cast<int32_t>(index), static_cast<int32_t>(here_.size()),
+                                    [&](int32_t other) -> const tsr_abi_collective& { return *calls_[static_cast<size_t>(other)].what; });
+    if (status.ok()) TSR_RETURN_IF_ERROR(exchange(index, what));
+    perturbation.pause();
+    if (!barrier_->wait()) return aborted();
+    return status;
+  }
 
   // One thread at a time; an error ends the waits of the others here.
   Status exchange_parts() {

@@ -52,7 +52,7 @@ Drawn draw(std::mt19937& random, int32_t members) {
   what.root = static_cast<int32_t>(from(0, members - 1));
   what.outer = what.middle = what.inner = 1;
   if (what.kind == kAllReduce || what.kind == kBroadcast) {
-    what.elements = from(0, 3) == 0 ? from(0, 40) : from(0, 6000);
+    what.elements = from(0, 3) == 0 ? from(0, 40) : from(0, 9) == 0 ? from(1 << 20, (1 << 20) + 99999) : from(0, 6000);
   } else {
     what.outer = from(1, 3), what.inner = from(1, 5);
     for (int32_t i = 0; i < members; ++i) drawn.extents.push_back(from(0, 6)), drawn.extents2.push_back(from(0, 6));
