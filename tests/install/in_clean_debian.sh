@@ -15,7 +15,12 @@ zcat /usr/share/man/man1/tessera-train.1.gz | grep -q 'fine\\-tune a model' || {
 (. /usr/share/bash-completion/completions/tessera; COMP_WORDS=(tessera tr) COMP_CWORD=1; _tessera; [ "${COMPREPLY[*]}" = train ])
 echo "ok: the command, its man pages and its completion"
 [ -s /usr/lib/systemd/system/tessera-service.service ] && zcat /usr/share/man/man1/tessera-serve.1.gz | grep -q 'tessera serve'
-python3 -B /root/smoke.py /usr/bin/tessera "$work/service"
+python3 -B /root/smoke.py /usr/bin/tessera "$work/small.tsr" "$work/service"
+if [ -e "$packages"/deb/tessera-mpi_*.deb ]; then
+  apt-get install -y -qq --no-install-recommends openmpi-bin >/root/apt.log 2>&1
+  mpirun --allow-run-as-root --oversubscribe -n 2 tessera train small.tsr --data text.txt --steps 2 --parallel dp=2 --out two.tsr >two.txt 2>&1 || { cat two.txt; exit 1; }
+  [ -s two.tsr ] && echo "ok: two processes"
+fi
 for sample in "$samples"/c/*.c; do
   # shellcheck disable=SC2046
   cc -std=c11 -Wall -Wextra -Werror "$sample" $(pkg-config --cflags --libs tessera) -lm -o "$(basename "$sample" .c)"
@@ -87,7 +92,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$PWD/opt" -name tessera.pc)")
 LD_LIBRARY_PATH=$(dirname "$(find "$PWD/opt" -name libtessera.so)")
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
 "$PWD/opt/bin/tessera" --version
-(unset LD_LIBRARY_PATH && python3 -B /root/smoke.py "$PWD/opt/bin/tessera" "$work/service_of_the_tar")
+(unset LD_LIBRARY_PATH && python3 -B /root/smoke.py "$PWD/opt/bin/tessera" "$work/small.tsr" "$work/service_of_the_tar")
 for sample in finetune generate own_model plan; do
   mkdir -p "elsewhere/$sample"
   cp "$samples/go/$sample/main.go" "elsewhere/$sample/"

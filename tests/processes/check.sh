@@ -92,6 +92,16 @@ refused "uses 2 devices exactly" -n 2 "$tessera" "${common[@]}" --steps 4 --para
 refused "samples of text" -n 2 "$tessera" "${common[@]}" --steps 4 --parallel dp=2 --sample "a" --out "$work/r.tsr"
 [ ! -e "$work/r.tsr" ] || fail "a refused training left a result"
 
+# ---- a program with MPI of its own
+gcc -Wall -Werror -DTSR_UNSTABLE_API "$(dirname "$0")/own_mpi.c" -o "$work/own_mpi" -I "$(dirname "$0")/../../capi/include" $(pkg-config --cflags ompi-c) \
+  "$build/capi/libtessera.so" -Wl,-rpath,"$build/capi" $(pkg-config --libs ompi-c)
+processes -n 3 "$work/own_mpi" multiple >"$work/own.txt" 2>&1 || { cat "$work/own.txt"; fail "a program's own communicator"; }
+[ "$(grep -c '"processes":2' "$work/own.txt")" = 2 ] && [ "$(grep -c '"processes":1' "$work/own.txt")" = 1 ] && [ "$(grep -c 'sum 3' "$work/own.txt")" = 3 ] ||
+  { cat "$work/own.txt"; fail "worlds of a program's own communicator"; }
+pass
+refused "wanted MPI_THREAD_MULTIPLE" -n 1 "$work/own_mpi" single
+refused "MPI is finalized in this process" -n 1 "$work/own_mpi" finalized
+
 # ---- a process that dies, or hangs: the others end, and say which one
 six=("${common[@]}")
 six[7]=6
