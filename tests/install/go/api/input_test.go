@@ -55,7 +55,7 @@ func Test_error_texts_arrive_whole(t *testing.T) {
 	wanted(t, "a long message", err != nil && strings.Contains(err.Error(), name), true)
 	_, err = tessera.NewRuntime(tessera.Options{strings.Repeat("ü", 400): 1})
 	refused(t, err, tessera.ErrInvalidArgument, "[800 bytes]") // long names are shown from both ends
-	refused(t, err, tessera.ErrInvalidArgument, "ü'; there are log_capacity, log_level, plugin_path")
+	refused(t, err, tessera.ErrInvalidArgument, "ü'; there are log_capacity, log_level, mpi_comm, plugin_path")
 }
 
 func Test_lists_of_options_and_large_arrays_cross(t *testing.T) {
