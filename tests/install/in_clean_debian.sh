@@ -18,7 +18,7 @@ echo "ok: the command, its man pages and its completion"
 python3 -B /root/smoke.py /usr/bin/tessera "$work/small.tsr" "$work/service"
 if [ -e "$packages"/deb/tessera-mpi_*.deb ]; then
   apt-get install -y -qq --no-install-recommends openmpi-bin >/root/apt.log 2>&1
-  mpirun --allow-run-as-root --oversubscribe -n 2 tessera train small.tsr --data text.txt --steps 2 --parallel dp=2 --out two.tsr >two.txt 2>&1 || { cat two.txt; exit 1; }
+  mpirun --allow-run-as-root --oversubscribe -n 2 tessera train small.tsr --data text.txt --seq 32 --steps 2 --parallel dp=2 --out two.tsr >two.txt 2>&1 || { cat two.txt; exit 1; }
   [ -s two.tsr ] && echo "ok: two processes"
 fi
 for sample in "$samples"/c/*.c; do
