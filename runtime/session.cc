@@ -38,7 +38,7 @@ struct Session::Impl {
       : executable(std::move(given)),
         program(executable->program()),
         options(std::move(wanted)),
-        comms(executable->impl(), options.perturbation_seed),
+        comms(executable->impl(), options),
         memory(executable->impl(), ranks),
         values(executable->impl(), ranks, comms, memory) {}
   ~Impl() {
@@ -94,6 +94,8 @@ struct Session::Impl {
   Status first_error;
   bool running = false, cancelled = false;
   bool failed = false;
+
+  mutable std::atomic<int64_t> last_done{-1};  // at the watchdog's last look
 
   bool is_leading = false;  // the first process runs the work of `lead`
 
@@ -174,7 +176,7 @@ Status Session::Impl::setup() {
       [host = executable->devices().impl().host](int32_t thread) {
         host->thread_started(host->host, "rank", thread + 1);
       });
-  if (options.watchdog_s > 0 && ranks.size() > 1 && program.rank_set().is_whole())
+  if (options.watchdog_s > 0 && program.rank_set().world > 1)
     watchdog = std::make_unique<Watchdog>(
         options.watchdog_s, [this] { return poll(); }, [this] { on_stall(); });
   return {};
@@ -193,6 +195,9 @@ Watchdog::Progress Session::Impl::poll() const {
     progress.communicates |= mine.communicates;
     progress.done += mine.done;
   }
+  if (program.rank_set().is_whole()) return progress;
+  if (progress.computes || progress.done != last_done.exchange(progress.done)) comms.note_activity();
+  progress.computes |= comms.is_active_elsewhere();
   return progress;
 }
 

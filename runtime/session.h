@@ -54,7 +54,7 @@ struct SessionOptions {
   int64_t host_memory_limit = 0;
   // Aborts a run with kTimeout if for this time nothing finishes and no rank
   // computes; 0: never. Only for blocking backends; others wait inside their driver.
-  // Only where all ranks live here: it cannot tell what others compute.
+  // Ranks of other processes count too, as far as their transport tells.
   double watchdog_s = 0;
   std::optional<StreamOptions> streams = {};  // streams that may overlap; nullopt: usual_streams
   // Memory of all read-only parameters (shared_weights.h), with values; null: in the arena.

@@ -149,6 +149,17 @@ Status SessionComms::failure_elsewhere() const {
   return channel_ != nullptr ? channel_->failure() : Status();
 }
 
+void SessionComms::note_activity() const {
+  const std::lock_guard lock(mutex_);
+  if (channel_ != nullptr) channel_->transport().note_activity();
+}
+
+bool SessionComms::is_active_elsewhere() const {
+  constexpr double kLate = 5;  // what others do is heard of so late
+  const std::lock_guard lock(mutex_);
+  return channel_ != nullptr && channel_->transport().idle_s() < std::min(kLate, watchdog_s_);
+}
+
 RankComms SessionComms::members_of(size_t index) {
   RankComms comms;
   const Program& program = executable_.program;

@@ -21,9 +21,9 @@ namespace tessera {
 
 class SessionComms {
  public:
-  // `perturbation_seed`: see SessionOptions.
-  SessionComms(const Executable::Impl& executable, uint64_t perturbation_seed)
-      : executable_(executable), perturbation_seed_(perturbation_seed) {}
+  // `options`: perturbation_seed and watchdog_s.
+  SessionComms(const Executable::Impl& executable, const SessionOptions& options)
+      : executable_(executable), perturbation_seed_(options.perturbation_seed), watchdog_s_(options.watchdog_s) {}
   ~SessionComms() { destroy(); }
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
@@ -35,6 +35,9 @@ class SessionComms {
   void abort(const Status& why);
   // What another process aborted with, or that it is lost; ok: neither. From any thread.
   Status failure_elsewhere() const;
+  // Tells the other processes that this one does something; and whether some process has within a few seconds. Any thread.
+  void note_activity() const;
+  bool is_active_elsewhere() const;
   Channel* channel() const { return channel_.get(); }  // to the other processes; null: all ranks live here
   RankComms members_of(size_t index);  // of the rank at this index of Program::ranks; valid until `create`
   std::vector<CommReport> report() const;  // of the ranks that live here
@@ -67,6 +70,7 @@ class SessionComms {
 
   const Executable::Impl& executable_;
   const uint64_t perturbation_seed_;
+  const double watchdog_s_;
   std::unique_ptr<Channel> channel_;  // null where all ranks live here
   std::vector<Set> sets_;
   std::vector<Counts> kept_;   // of replaced communicators, by Program::ranks

@@ -33,6 +33,9 @@ class Transport {
   int32_t hosts() const { return info_.hosts; }
   std::string host_name() const { return info_.host_name; }
   const tsr_transport_api& api() const { return api_; }
+  // See tsr_transport_api; from any thread.
+  void note_activity() { api_.note_activity(end_); }
+  double idle_s() const { return api_.idle_seconds(end_); }
 
  private:
   friend class Channel;

@@ -79,6 +79,11 @@ typedef struct tsr_transport_api {
    * group; groups are independent. */
   tsr_abi_error* (*exchange)(tsr_transport_group*, const tsr_transport_part* sends, int32_t send_count,
                              const tsr_transport_part* receives, int32_t receive_count);
+
+  /* This process has computed or finished something; and the seconds since any process of the world has, as far as this one has heard
+   * (some seconds late). From any thread; neither waits. */
+  void (*note_activity)(tsr_transport*);
+  double (*idle_seconds)(tsr_transport*);
 } tsr_transport_api;
 
 /* NULL where it speaks no ABI of this host; `host` serves make_error and log without a transport, and outlives the plugin. */

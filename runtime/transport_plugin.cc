@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int32_t kAbiVersion = 1;
-constexpr size_t kRequiredTableBytes = offsetof(tsr_transport_api, exchange) + sizeof(tsr_transport_api::exchange);
+constexpr size_t kRequiredTableBytes = offsetof(tsr_transport_api, idle_seconds) + sizeof(tsr_transport_api::idle_seconds);
 
 }  // namespace
 

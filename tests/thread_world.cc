@@ -1,6 +1,8 @@
 #include "tests/thread_world.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -16,6 +18,14 @@
 using tessera::Status;
 using tessera::StatusCode;
 using tessera::test::ThreadWorld;
+
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 // A channel, once for all of its processes.
 struct SharedChannel {
@@ -40,6 +50,7 @@ struct ThreadWorld::Impl {
   std::vector<ThreadWorld::End*> ends;
   std::mutex mutex;
   std::map<int64_t, std::shared_ptr<SharedChannel>> channels;  // by number
+  std::atomic<int64_t> active_ns{now_ns()};                    // when some process last did something
 };
 
 struct ThreadWorld::End {
@@ -98,10 +109,12 @@ tsr_abi_error* exchange(tsr_transport_group* group, const tsr_transport_part* se
   }
   shared.changed.notify_all();
   tsr_abi_error* failed = nullptr;
+  int32_t got = 0;
   for (int32_t i = 0; i < receive_count && failed == nullptr; ++i) {
     const SharedChannel::Key key{group->key, received.at(receives[i].process), receives[i].process, group->me, parts_from[receives[i].process]++};
     shared.changed.wait(lock, [&] { return shared.code != 0 || shared.posts.contains(key); });
-    if (shared.code != 0) break;
+    if (!shared.posts.contains(key)) break;
+    ++got;
     SharedChannel::Post& post = *shared.posts.at(key);
     if (post.bytes != receives[i].bytes)
       failed = error_of(*group->channel->transport, static_cast<int32_t>(StatusCode::kInternal),
@@ -118,7 +131,8 @@ tsr_abi_error* exchange(tsr_transport_group* group, const tsr_transport_part* se
     return std::ranges::any_of(mine, [&](const SharedChannel::Post& post) { return it.second == &post; });
   });
   if (failed != nullptr) return failed;
-  return shared.code != 0 ? aborted(*group->channel) : nullptr;
+  const bool is_done = got == receive_count && std::ranges::all_of(mine, is_taken);
+  return is_done ? nullptr : aborted(*group->channel);
 }
 
 tsr_abi_error* join(tsr_transport_channel* channel, const int32_t* processes, int32_t count, tsr_transport_group** out) {
@@ -211,6 +225,8 @@ constexpr tsr_transport_api kApi = {
     .join = join,
     .leave = [](tsr_transport_group* group) { delete group; },
     .exchange = exchange,
+    .note_activity = [](tsr_transport* transport) { transport->end.world->active_ns = now_ns(); },
+    .idle_seconds = [](tsr_transport* transport) { return static_cast<double>(now_ns() - transport->end.world->active_ns) / 1e9; },
 };
 
 }  // namespace

@@ -27,13 +27,14 @@ Heartbeat::Heartbeat(MPI_Comm comm, double timeout_s, std::string previous)
   MPI_Comm_rank(comm_, &me_);
   MPI_Comm_size(comm_, &processes_);
   heard_s_ = now_s();
+  active_s_ = heard_s_;
   if (processes_ > 1) thread_ = Thread([this] { run(); });
 }
 
 Heartbeat::~Heartbeat() { closing_.store(true, std::memory_order_release); }
 
 void Heartbeat::end(int64_t number, const Status& why) {
-  Message message{number, kEnd, static_cast<int32_t>(why.code()), {}};
+  Message message{number, kEnd, static_cast<int32_t>(why.code()), 0, {}};
   const std::string text(why.message());
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof message.text - 1));
   note(message);
@@ -47,6 +48,14 @@ Status Heartbeat::failure(int64_t number) const {
   if (found == ends_.end()) return {};
   return Status(static_cast<StatusCode>(found->second.code), found->second.text);
 }
+
+void Heartbeat::note_activity(double ago_s) {
+  const double then = now_s() - ago_s;
+  for (double known = active_s_.load(); known < then && !active_s_.compare_exchange_weak(known, then);) {
+  }
+}
+
+double Heartbeat::idle_s() const { return now_s() - active_s_.load(); }
 
 void Heartbeat::note(const Message& message) {
   const std::lock_guard lock(mutex_);
@@ -67,7 +76,7 @@ void Heartbeat::run() {
     std::this_thread::sleep_for(kPeriod);
   }
   pass_on_all();  // what ended this process ends the others
-  post({kAll, kLeave, 0, {}}, (me_ + 1) % processes_);
+  post({kAll, kLeave, 0, 0, {}}, (me_ + 1) % processes_);
   constexpr double kPatience = 1;
   for (const double until = now_s() + kPatience; !sent_.empty() && now_s() < until; drop_sent())
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -83,6 +92,7 @@ void Heartbeat::receive() {
     if (status.MPI_SOURCE == (me_ + processes_ - 1) % processes_) heard_s_ = now_s();
     if (message.kind == kLeave) left_s_ = now_s();
     if (message.kind == kEnd) note(message);
+    if (message.kind == kBeat) note_activity(message.idle_s);
   }
 }
 
@@ -115,7 +125,7 @@ void Heartbeat::drop_sent() {
 void Heartbeat::beat() {
   if (timeout_s_ <= 0 || !sent_.empty() || now_s() - beat_s_ < std::min(1.0, timeout_s_ / 5)) return;
   beat_s_ = now_s();
-  post({kAll, kBeat, 0, {}}, (me_ + 1) % processes_);
+  pass_on({kAll, kBeat, 0, idle_s(), {}});
 }
 
 // Counts from its own last look: a process that was stopped blames nobody.

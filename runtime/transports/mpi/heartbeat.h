@@ -1,6 +1,6 @@
-// Heartbeat: tells each process whether the others live, and ends what they do together once one fails. A thread of each sends a
-// beat to the next process around a ring, and misses those of the one before it. An end is passed on along
-// distances of 1, 2, 4, ..., so that each process sends as many messages as the world has bits.
+// Heartbeat: tells each process whether the others live and do something, and ends what they do together once one fails. A thread of
+// each sends beats along distances of 1, 2, 4, ... around the world, so that each process sends as many messages as the world has bits, and
+// misses those of the process before it. An end is passed on likewise.
 #pragma once
 
 #include <atomic>
@@ -30,6 +30,9 @@ class Heartbeat {
   void end(int64_t number, const Status& why);
   // Why the channel has ended here; ok: it has not. Any thread.
   Status failure(int64_t number) const;
+  // This process, or one that it hears of, has done something; see tsr_transport_api.
+  void note_activity(double ago_s = 0);
+  double idle_s() const;
   bool has_lost_world() const { return has_lost_world_.load(std::memory_order_acquire); }  // a process is lost
 
  private:
@@ -37,6 +40,7 @@ class Heartbeat {
     int64_t channel;  // -1: all
     int32_t kind;     // a beat, a leave or an end
     int32_t code;
+    double idle_s;    // of a beat
     char text[480];
   };
   static constexpr int64_t kAll = -1;
@@ -60,6 +64,7 @@ class Heartbeat {
   std::vector<Message> to_pass_on_;     // by the thread
   std::atomic<bool> has_failed_{false};  // some channel, or the world
   std::atomic<bool> has_lost_world_{false}, closing_{false};
+  std::atomic<double> active_s_;  // when some process last did something
   // Of the thread.
   struct Sent {
     Message message;

@@ -306,6 +306,8 @@ constexpr tsr_transport_api kApi = {
             return requests.wait([&] { return group->channel->ended(); });
           });
         },
+    .note_activity = [](tsr_transport* transport) { transport->heartbeat->note_activity(); },
+    .idle_seconds = [](tsr_transport* transport) { return transport->heartbeat->idle_s(); },
 };
 
 }  // namespace
