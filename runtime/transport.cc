@@ -38,12 +38,12 @@ Channel::~Channel() {
 }
 
 Status Channel::broadcast(int32_t root, std::span<std::byte> data) {
-  return take_error(transport_->api_.broadcast(channel_, root, data.data(), std::ssize(data)));
+  return explained(take_error(transport_->api_.broadcast(channel_, root, data.data(), std::ssize(data))));
 }
 
 Status Channel::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   TSR_CHECK(all.size() == mine.size() * static_cast<size_t>(transport_->processes()), "room for every process");
-  return take_error(transport_->api_.gather(channel_, mine.data(), std::ssize(mine), all.data()));
+  return explained(take_error(transport_->api_.gather(channel_, mine.data(), std::ssize(mine), all.data())));
 }
 
 Result<std::string> Channel::broadcast_text(int32_t root, std::string text) {
@@ -56,6 +56,12 @@ Result<std::string> Channel::broadcast_text(int32_t root, std::string text) {
 
 void Channel::abort(const Status& why) {
   transport_->api_.abort(channel_, static_cast<int32_t>(why.code()), std::string(why.message()).c_str());
+}
+
+Status Channel::explained(const Status& status) const {
+  if (status.code() != StatusCode::kAborted) return status;
+  const Status why = failure();
+  return why.ok() ? status : why;
 }
 
 Status Channel::failure() const { return take_error(transport_->api_.failure(channel_)); }

@@ -68,6 +68,8 @@ class Channel {
   tsr_transport_channel* get() const { return channel_; }
 
  private:
+  // The error of a wait that was ended, with what ended it.
+  Status explained(const Status& status) const;
   explicit Channel(std::shared_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
   std::shared_ptr<Transport> transport_;

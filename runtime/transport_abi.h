@@ -29,7 +29,7 @@ typedef struct tsr_transport_group tsr_transport_group;     /* some processes of
 typedef struct tsr_transport_options {
   size_t struct_size; /* set by the caller, as in the structs below */
   int64_t comm;       /* the program's own communicator (MPI_Comm_c2f); -1: the transport's world */
-  double timeout_s;   /* a process that is not heard of for this time is lost; 0: never */
+  double timeout_s;   /* a process that is not heard of for this time, or has not started within it, is lost; 0: never */
 } tsr_transport_options;
 
 typedef struct tsr_transport_info {

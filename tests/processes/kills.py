@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-TIMEOUT, DEADLINE, STEPS = 2, 30, 24
+TIMEOUT, DEADLINE, STEPS = 2, 30, 160
 build = pathlib.Path(sys.argv[1]).resolve()
 count, seed = (int(word) for word in (sys.argv[2:4] + ["200", "1"][len(sys.argv) - 2:]))
 draw = random.Random(seed)
@@ -29,7 +29,7 @@ def launch(processes, words, recovers=False):
 
 def train(folder, out, processes, *more):
     return ["train", folder / "model.tsr", "--data", folder / "text.txt", "--seq", 32, "--batch", 6, "--steps", STEPS, "--parallel", f"dp={processes}",
-            "--process-timeout", TIMEOUT, "--checkpoint-every", 3, "--out", out, "--json", *more]
+            "--process-timeout", TIMEOUT, "--checkpoint-every", 10, "--out", out, "--json", *more]
 
 
 def losses(text):
@@ -86,7 +86,7 @@ def main(folder):
             pass
         text = process.communicate(timeout=60)[0]
         has_ended = out.exists()
-        if not has_ended and not any(part in text for part in ("has not been heard of", "has ended, and others wait", "exited on signal", "signal 9", "noticed that process",
+        if not has_ended and not any(part in text for part in ("has not been heard of", "have started within", "has ended, and others wait", "exited on signal", "signal 9", "noticed that process",
                                                                "lost connection", "not finalize", "calling \"finalize\"")):
             raise SystemExit(f"run {i} of seed {seed}: no message names the process that was lost by {how.name}, recovery {recovers}:\n{text}")
         checkpoint = folder / f"run{i}.tsr.checkpoint"

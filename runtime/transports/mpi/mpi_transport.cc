@@ -2,14 +2,18 @@
 // processes, by which the others send to it, so that groups and sessions need no communicators of their own.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/base/thread.h"
 #include "runtime/transport_abi.h"
 #include "runtime/transports/mpi/heartbeat.h"
 #include "runtime/transports/mpi/mpi_calls.h"
@@ -148,6 +152,38 @@ Status open(const tsr_host_api& host, const tsr_transport_options& options, tsr_
   return {};
 }
 
+// MPI's own start waits for all processes, and nothing ends it: a thread waits for it, and is left there where a process is
+// lost before it has begun.
+Status open_in_time(const tsr_host_api& host, const tsr_transport_options& options, tsr_transport** out) {
+  if (options.timeout_s <= 0) return open(host, options, out);
+  struct Opening {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<Status> status;
+    tsr_transport* made = nullptr;
+  };
+  const auto opening = std::make_shared<Opening>();
+  auto thread = std::make_unique<tessera::Thread>([opening, host = &host, options] {
+    tsr_transport* made = nullptr;
+    Status status = tessera::catch_status([&] { return open(*host, options, &made); });
+    const std::lock_guard lock(opening->mutex);
+    opening->status = std::move(status);
+    opening->made = made;
+    opening->changed.notify_all();
+  });
+  std::unique_lock lock(opening->mutex);
+  const auto is_done = [&] { return opening->status.has_value(); };
+  if (!opening->changed.wait_for(lock, std::chrono::duration<double>(options.timeout_s), is_done)) {
+    may_finalize = false;
+    (void)thread.release();
+    return Status(StatusCode::kTimeout, format("not all processes have started within {} s: one has died or hangs, or the launcher has not "
+                                               "started it",
+                                               options.timeout_s));
+  }
+  *out = opening->made;
+  return *opening->status;
+}
+
 // Without all processes MPI does not end.
 void close(tsr_transport* transport) {
   if (transport->heartbeat->has_lost_world()) may_finalize = false;
@@ -255,7 +291,7 @@ constexpr tsr_transport_api kApi = {
     .unavailable_reason = unavailable_reason,
     .is_launched = is_launched,
     .open = [](const tsr_host_api* host, const tsr_transport_options* options,
-               tsr_transport** out) { return guarded(*host, [&] { return open(*host, *options, out); }); },
+               tsr_transport** out) { return guarded(*host, [&] { return open_in_time(*host, *options, out); }); },
     .close = close,
     .describe =
         [](tsr_transport* transport, tsr_transport_info* out) {
