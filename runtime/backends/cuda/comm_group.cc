@@ -166,18 +166,7 @@ CommGroup::~CommGroup() {
   }
 }
 
-bool CommGroup::barrier() {
-  const int phase = phase_.load(std::memory_order_acquire);
-  if (is_aborted()) return false;
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members()) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.fetch_add(1, std::memory_order_acq_rel);
-    phase_.notify_all();
-  } else {
-    wait_while(phase_, phase, true);
-  }
-  return !is_aborted();
-}
+bool CommGroup::barrier() { return barrier_.wait(); }
 
 bool CommGroup::enter_nccl() {
   in_nccl_.fetch_add(1);
@@ -188,8 +177,7 @@ bool CommGroup::enter_nccl() {
 
 void CommGroup::abort() {
   if (aborted_.exchange(true)) return;
-  phase_.fetch_add(1, std::memory_order_acq_rel);
-  phase_.notify_all();
+  barrier_.abort();
   for (Mailbox& box : mailboxes_) {
     // Counts are wrong from here on, and never read again.
     for (WaitWord* word : {&box.posted, &box.taken}) {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "graph/base/barrier.h"
 #include "graph/base/waiting.h"
 #include "runtime/backends/cuda/communicator.h"
 #include "runtime/backends/cuda/library.h"
@@ -95,7 +96,7 @@ class CommGroup {
 
  private:
   explicit CommGroup(const std::vector<int32_t>& ordinals)
-      : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()) {}
+      : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()), barrier_(members(), true) {}
   Status connect(bool wants_nccl);
   void start_nccl();
   Status reach_each_other();
@@ -109,8 +110,8 @@ class CommGroup {
   std::vector<ncclComm_t> nccl_comms_;
   bool can_be_captured_ = false;
   std::thread aborting_;
-  WaitWord phase_{0};
-  std::atomic<int32_t> arrived_{0}, in_nccl_{0};
+  Barrier barrier_;
+  std::atomic<int32_t> in_nccl_{0};
   std::atomic<bool> aborted_{false};
 };
 
