@@ -23,12 +23,12 @@
 #include "parallel/planner/planner.h"
 #include "parallel/strategy/strategy.h"
 #include "tests/conformance/block_graph.h"
+#include "tests/conformance/parity_processes.h"
 #include "tests/fusing_catalog.h"
 #include "tests/masked_graph.h"
 #include "tests/parallel/volumes.h"
 #include "tests/reordered_graph.h"
 #include "tests/test_backend.h"
-#include "tests/thread_world.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 
@@ -157,6 +157,8 @@ Result<Graph> forward_graph(const Job& job) {
   return forward;
 }
 
+}  // namespace
+
 BackendRegistry& registry() {
   static BackendRegistry shared([] {
     RegistryOptions options;
@@ -167,6 +169,8 @@ BackendRegistry& registry() {
   }());
   return shared;
 }
+
+namespace {
 
 // Weights that do not train, as the job stores them.
 Result<Graph> with_job_storage(const Graph& graph, const Job& job) {
@@ -233,6 +237,8 @@ class Feeder {
   std::mt19937 random_{5};
 };
 
+}  // namespace
+
 int32_t ranks_of(const Plan& plan) {
   int32_t ranks = 0;
   for (const Stage& stage : plan.stages)
@@ -240,7 +246,6 @@ int32_t ranks_of(const Plan& plan) {
   return ranks;
 }
 
-// Runs the ranks that live on `devices`.
 Status run_on(const Job& job, const Graph& step, const Plan& plan, const std::shared_ptr<DeviceSet>& devices, Outcome& out) {
   std::vector<EntrySpec> entries = {{"train_step", &step, &plan}};
   Graph evaluation;
@@ -312,57 +317,7 @@ Status run_on(const Job& job, const Graph& step, const Plan& plan, const std::sh
   return {};
 }
 
-// Adds the ranks of a later process to those of the first.
-void add_ranks(Outcome& all, const Outcome& part) {
-  all.program.ranks.insert(all.program.ranks.end(), part.program.ranks.begin(), part.program.ranks.end());
-  all.program.after = 0;
-  all.memory.insert(all.memory.end(), part.memory.begin(), part.memory.end());
-  all.allocations_after_first_step += part.allocations_after_first_step;
-  for (const CommReport& report : part.sent) {
-    const auto same = [&](const CommReport& known) { return known.collective == report.collective && known.axis == report.axis; };
-    const auto known = std::ranges::find_if(all.sent, same);
-    if (known == all.sent.end()) {
-      all.sent.push_back(report);
-    } else {
-      known->bytes += report.bytes;
-      known->calls = std::max(known->calls, report.calls);
-    }
-  }
-}
-
-// The part of one process; each has as many ranks as the others, or one more.
-Outcome run_part(const Job& job, const Graph& step, const Plan& plan, const std::shared_ptr<Transport>& transport) {
-  Outcome out;
-  const auto attempt = [&]() -> Status {
-    const int64_t process = transport->process(), processes = transport->processes(), ranks = ranks_of(plan);
-    if (processes > ranks)
-      return Status(StatusCode::kInvalidArgument, format("{} processes, the plan has {} devices", processes, ranks));
-    const auto own = static_cast<int32_t>((process + 1) * ranks / processes - process * ranks / processes);
-    TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), own));
-    TSR_ASSIGN_OR_RETURN(const auto devices, DeviceSet::open(registry(), named, {}, transport));
-    return run_on(job, step, plan, devices, out);
-  };
-  const Status status = attempt();
-  out.code = status.code();
-  out.error = status.to_string();
-  return out;
-}
-
-Status run_in_processes(const Job& job, const Graph& step, const Plan& plan, int32_t processes, Outcome& out) {
-  std::vector<Outcome> parts(static_cast<size_t>(processes));
-  test::ThreadWorld::run(processes, registry().host(), [&](const std::shared_ptr<Transport>& transport) {
-    parts[static_cast<size_t>(transport->process())] = run_part(job, step, plan, transport);
-  });
-  out = parts[0];
-  for (size_t process = 1; process < parts.size(); ++process) {
-    const Outcome& part = parts[process];
-    if (!part.ok()) return Status(part.code, part.error).with_context(format("process {}", process));
-    if (part.losses != out.losses || part.gradients != out.gradients || part.weights != out.weights)
-      return Status(StatusCode::kInternal, format("process {} finds other values than process 0", process));
-    add_ranks(out, part);
-  }
-  return out.ok() ? Status() : Status(out.code, out.error);
-}
+namespace {
 
 Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& out) {
   if (const int32_t processes = std::min(job.processes, ranks_of(plan)); processes > 1)
@@ -463,18 +418,6 @@ Outcome run(const Job& job, std::string_view words, const PlanEdit& edit) {
   return out;
 }
 
-Outcome run_in_world(const Job& job, std::string_view words, const std::shared_ptr<Transport>& transport) {
-  Outcome out;
-  const auto attempt = [&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(const Graph step, step_graph(job));
-    TSR_ASSIGN_OR_RETURN(const Plan plan, plan_of(step, job, words));
-    out = run_part(job, step, plan, transport);
-    return {};
-  };
-  if (const Status status = attempt(); !status.ok()) out.code = status.code(), out.error = status.to_string();
-  return out;
-}
-
 const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
@@ -483,23 +426,6 @@ const Outcome& on_one_device(const Job& job) {
   plain.processes = 1;
   if (fresh) at->second = run(plain, "single");
   return at->second;
-}
-
-std::string difference_of(const Outcome& a, const Outcome& b) {
-  if (a.error != b.error) return format("{}; {}", a.error, b.error);
-  if (a.losses != b.losses) return "losses";
-  for (const auto& [name, values] : a.gradients)
-    if (const auto other = b.gradients.find(name); other == b.gradients.end() || other->second != values) return "gradient of " + name;
-  for (const auto& [name, values] : a.weights)
-    if (const auto other = b.weights.find(name); other == b.weights.end() || other->second != values) return name;
-  if (a.sent.size() != b.sent.size()) return "kinds of collectives";
-  for (const CommReport& report : a.sent) {
-    const auto same = [&](const CommReport& it) {
-      return it.collective == report.collective && it.axis == report.axis && it.calls == report.calls && it.bytes == report.bytes;
-    };
-    if (std::ranges::none_of(b.sent, same)) return format("{} of {} {} bytes in {} calls", report.axis, report.collective, report.bytes, report.calls);
-  }
-  return {};
 }
 
 Deviation deviation(const Job& job, const Outcome& single, const Outcome& other) {

@@ -74,7 +74,7 @@ Result<Graph> step_graph(const Job& job);
 using PlanEdit = std::function<Status(const Graph& step, Plan& plan)>;
 Result<Plan> plan_of(const Graph& step, const Job& job, std::string_view words, const PlanEdit& edit = {});
 
-// What the first process finds, with the memory and the bytes of all.
+// With several processes: the values of the first, the memory and the bytes of all.
 Outcome run(const Job& job, std::string_view words, const PlanEdit& edit = {});
 // This process' part of it, in a world of which every process calls this at once.
 Outcome run_in_world(const Job& job, std::string_view words, const std::shared_ptr<Transport>& transport);
