@@ -96,6 +96,8 @@ Runtime open_runtime(const Common& common) {
   return runtime;
 }
 
+bool is_first_process() { return process == 0; }
+
 void print_error(const std::string& message) {
   const std::string line = format_process() + message + '\n';
   if (error_output < 0)

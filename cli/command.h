@@ -63,9 +63,10 @@ void add_placement(CLI::App& command,
                    Common& common);  // --devices --parallel --memory-limit --plan --threads
 void set_placement(const Options& options, const Common& common);
 
-// Opens a runtime whose log records go to stderr at once. Of several processes the first one alone prints from here on, and the
-// others their errors.
+// Opens a runtime whose log records go to stderr at once. With several processes only the first one prints and writes files from
+// here on; the others print their errors.
 Runtime open_runtime(const Common& common);
+bool is_first_process();
 // Prints an error, with the number of the process if it is not the first of several.
 void print_error(const std::string& message);
 

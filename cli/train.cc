@@ -160,7 +160,7 @@ void train(const CLI::App& command, const TrainArguments& args) {
                 outcome + (report["checkpoint"].is_null()
                                ? "; nothing of it is kept (--out, --checkpoint and --checkpoint-every say where and how often)"
                                : "; go on with --resume " + report["checkpoint"].get<std::string>()));
-  if (!args.trace.empty()) write_file(args.trace, text(tsr_trainer_take_trace, trainer.get()));
+  if (!args.trace.empty() && is_first_process()) write_file(args.trace, text(tsr_trainer_take_trace, trainer.get()));
   const Json result = result_of(args, report, dataset, methods);
   args.json ? print_json(result) : print_result(result, args.run.output);
 }

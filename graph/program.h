@@ -149,8 +149,8 @@ struct RankProgram {
 };
 
 struct Program {
-  // Of the ranks that live here (rank_set.h), in their order: rank first + i is ranks[i]. Equal groups list equal
-  // ranks in equal order on every member.
+  // Programs of this process' ranks (rank_set.h): ranks[i] is that of rank first + i. Equal groups list equal ranks in
+  // equal order on every member.
   std::vector<RankProgram> ranks;
   int32_t first = 0;  // ranks of other processes before these
   int32_t after = 0;  // and after them

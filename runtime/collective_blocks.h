@@ -19,8 +19,8 @@ struct CollectiveBlock {
   bool is_contiguous() const;
 };
 
-// Of `from`'s input what `to` needs, and where it lies in `to`'s output, run by run in the same order. A reduction has no such
-// place: `to` adds what it gets of all.
+// The block of `from`'s input that `to` needs, and its place in `to`'s output, with the same runs in the same order. A reduction
+// has no place: `to` adds the blocks of all members.
 CollectiveBlock sent_block(const tsr_abi_collective& what, int32_t from, int32_t to);
 CollectiveBlock placed_block(const tsr_abi_collective& what, int32_t from, int32_t to);
 

@@ -64,7 +64,7 @@ std::string text_of(std::string_view backend, std::span<const int32_t> ordinals,
 
 namespace {
 
-// What each process tells of its devices.
+// A process' devices, as the processes exchange them.
 struct Told {
   int32_t count, host, threads, unused;
   uint64_t kind;  // hash of the device's description

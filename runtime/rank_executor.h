@@ -45,7 +45,7 @@ struct RankComms {
 
 class RankExecutor {
  public:
-  // Of the rank at `index` of Program::ranks.
+  // Makes the executor of Program::ranks[index].
   static Result<std::unique_ptr<RankExecutor>> create(const Executable::Impl& executable, size_t index,
                                                       const SessionOptions& options, RunSignals& signals);
   ~RankExecutor();

@@ -14,6 +14,7 @@
 #include "graph/base/text.h"
 #include "graph/base/waiting.h"
 #include "runtime/host_services.h"
+#include "runtime/led_work.h"
 #include "runtime/on_call_threads.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
@@ -97,11 +98,10 @@ struct Session::Impl {
 
   mutable std::atomic<int64_t> last_done{-1};  // at the watchdog's last look
 
-  bool is_leading = false;  // the first process runs the work of `lead`
+  LedWork led_work;
 
   // Begins an update for all ranks.
   void begin_update();
-  Status ask_others(std::string_view name);
 
   bool in_forked_child() const { return pid != getpid(); }
 
@@ -374,58 +374,17 @@ Status Session::restore() {
   return impl_->values.zero_states();
 }
 
-// ---- one process for all
-
-namespace {
-
-// What the first process tells the others while it leads: a name to read, or its end.
-constexpr char kRead = 'r', kDone = 'd', kFailed = 'f';
-
-std::string text_of(const Result<std::string>& result) {
-  if (result.ok()) return kDone + *result;
-  return format("{}{}\n{}", std::string(1, kFailed), static_cast<int32_t>(result.status().code()), result.status().message());
-}
-
-Result<std::string> result_of(const std::string& text) {
-  if (text.starts_with(kDone)) return text.substr(1);
-  const size_t line = text.find('\n');
-  const std::optional<int64_t> code = parse_i64(text.substr(1, line - 1));
-  if (!text.starts_with(kFailed) || line == std::string::npos || !code)
-    return Status(StatusCode::kInternal, "the first process says what this one does not know: start all with the same library");
-  return Status(static_cast<StatusCode>(*code), text.substr(line + 1));
-}
-
-}  // namespace
+// ---- several processes
 
 Result<std::string> Session::lead(const std::function<Result<std::string>()>& work) {
   Channel* const channel = impl_->comms.channel();
   if (channel == nullptr) return work();
-  if (channel->transport().process() == 0) {
-    impl_->is_leading = true;
-    std::optional<Result<std::string>> result;
-    const Status status = catch_status([&] {
-      result = work();
-      return result->status();
-    });
-    impl_->is_leading = false;
-    if (!result) result = status;
-    TSR_RETURN_IF_ERROR(channel->broadcast_text(0, text_of(*result)).status());
-    return std::move(*result);
-  }
   std::vector<std::byte> sent;
-  while (true) {
-    TSR_ASSIGN_OR_RETURN(const std::string text, channel->broadcast_text(0, ""));
-    if (!text.starts_with(kRead)) return result_of(text);
-    TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(text.substr(1)));
+  return impl_->led_work.run(*channel, work, [&](const std::string& name) -> Status {
+    TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
     sent.resize(static_cast<size_t>(bytes(tensor->global)));
-    TSR_RETURN_IF_ERROR(impl_->values.copy_out(*tensor, sent));
-  }
-}
-
-// The others are told of a read before they take part in it.
-Status Session::Impl::ask_others(std::string_view name) {
-  if (!is_leading) return {};
-  return comms.channel()->broadcast_text(0, kRead + std::string(name)).status();
+    return impl_->values.copy_out(*tensor, sent);
+  });
 }
 
 void Session::end_world(const Status& why) {
@@ -451,13 +410,13 @@ Status Session::read_rows_into(std::string_view name, int64_t first, std::span<s
 
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
-  TSR_RETURN_IF_ERROR(impl_->ask_others(name));
+  TSR_RETURN_IF_ERROR(impl_->led_work.announce(name));
   return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::read(std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
-  TSR_RETURN_IF_ERROR(impl_->ask_others(name));
+  TSR_RETURN_IF_ERROR(impl_->led_work.announce(name));
   return impl_->values.read(*tensor);
 }
 

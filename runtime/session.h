@@ -117,8 +117,8 @@ class Session {
   Status run(std::string_view entry);
   Status fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out);
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
-  // Runs `work` in the first process of the world alone. It may read values, in any order: the other processes, which call this at
-  // the same time, send what it lacks until it ends. All get its text, or its error.
+  // Runs `work` in the first process of the world alone (led_work.h), where it may call `read` and `read_into` of this session. The
+  // other processes call this at the same time. All get the text of the work, or its error.
   Result<std::string> lead(const std::function<Result<std::string>()>& work);
   // Ends what the processes do together, with this error in all others; nothing where all ranks live here.
   void end_world(const Status& why);

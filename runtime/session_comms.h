@@ -33,9 +33,9 @@ class SessionComms {
   Status create();
   // Every waiter returns kAborted, in all processes; they get `why`. From any thread.
   void abort(const Status& why);
-  // What another process aborted with, or that it is lost; ok: neither. From any thread.
+  // The error of a process that aborted, or of its loss; ok: none. From any thread.
   Status failure_elsewhere() const;
-  // Tells the other processes that this one does something; and whether some process has within a few seconds. Any thread.
+  // Activity, for the watchdog: tells the other processes of this one's; whether any process was active in the last seconds. Any thread.
   void note_activity() const;
   bool is_active_elsewhere() const;
   Channel* channel() const { return channel_.get(); }  // to the other processes; null: all ranks live here

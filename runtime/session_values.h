@@ -1,8 +1,8 @@
 // SessionValues: a session's named tensors: their pieces on the ranks, whether
 // they are written, and copies in and out. One thread at a time, not during a run.
 //
-// Where ranks live in several processes, every process writes its own pieces of the same value, and copies out
-// are collective: a piece that not all processes hold goes from its owner to the others.
+// With several processes, each writes its own pieces of the same value, and copies out are collective: a piece
+// that not all processes hold goes from its owner to the others.
 #pragma once
 
 #include <cstddef>

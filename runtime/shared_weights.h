@@ -26,7 +26,7 @@ class SharedWeights {
 
   explicit SharedWeights(const Program& program);
 
-  // Of the rank at `index` of Program::ranks.
+  // Sets a weight of Program::ranks[index].
   void set(size_t index, int32_t slot, SharedWeight weight) {
     weights_[index][static_cast<size_t>(slot)] = std::move(weight);
   }

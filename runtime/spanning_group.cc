@@ -192,7 +192,7 @@ class SpanningGroup {
     return status;
   }
 
-  // What member `from` of another process sent to the one at here()[index].
+  // The block that member `from`, of another process, sent to the member here_[index].
   const std::byte*& received(int32_t from, size_t index) {
     return received_[static_cast<size_t>(from)][is_same_for_all(*what_) ? 0 : index];
   }
@@ -367,7 +367,7 @@ class SpanningGroup {
   tsr_transport_group* group_ = nullptr;
   std::optional<Barrier> barrier_;
   std::vector<Call> calls_;  // of the members here
-  // Of the call in progress; written by the first member here between two barriers.
+  // State of the call in progress; the first member here writes it between two barriers.
   const tsr_abi_collective* what_ = nullptr;
   std::vector<tsr_transport_part> sends_, receives_;
   std::vector<std::vector<const std::byte*>> received_;  // by position and index here

@@ -53,8 +53,6 @@ typedef struct tsr_transport_api {
 
   /* NULL when the transport can be used; else why not, in one line. */
   const char* (*unavailable_reason)(void);
-  /* Whether a launcher started this process as one of several. */
-  int32_t (*is_launched)(void);
 
   /* Collective over the world; `host` outlives the transport. */
   tsr_abi_error* (*open)(const tsr_host_api* host, const tsr_transport_options* options, tsr_transport** out);

@@ -191,7 +191,6 @@ constexpr tsr_transport_api kApi = {
     .name = "threads",
     .abi_version = 1,
     .unavailable_reason = []() -> const char* { return nullptr; },
-    .is_launched = []() -> int32_t { return 1; },
     .open = [](const tsr_host_api* host, const tsr_transport_options* options, tsr_transport** out) -> tsr_abi_error* {
       *out = new tsr_transport{*reinterpret_cast<const ThreadWorld::End*>(options->comm), host};
       return nullptr;

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "runtime/status_message.h"
 #include "text/json.h"
 
 namespace tessera {
 
 namespace {
 
-// What differs between the two, first by name; empty: nothing.
+// The first difference by name; empty: none.
 std::string difference(const std::map<std::string, std::string>& first, const std::map<std::string, std::string>& mine) {
   const auto value_in = [](const std::map<std::string, std::string>& values, const std::string& name) {
     const auto found = values.find(name);
@@ -35,8 +36,8 @@ Status agree(Channel* channel, const Status& mine) {
   const auto failed = std::ranges::find_if(codes, [](int32_t found) { return found != 0; });
   if (failed == codes.end()) return {};
   const auto process = static_cast<int32_t>(failed - codes.begin());
-  TSR_ASSIGN_OR_RETURN(const std::string message, channel->broadcast_text(process, std::string(mine.message())));
-  return Status(static_cast<StatusCode>(*failed), format("process {}: {}", process, message));
+  TSR_ASSIGN_OR_RETURN(const std::string message, channel->broadcast_text(process, to_message(mine)));
+  return status_of_message(message).with_context(format("process {}", process));
 }
 
 Status agree_on_values(Channel* channel, const std::map<std::string, std::string>& mine) {

@@ -1,4 +1,4 @@
-// Agreement between processes that run together: what all must have alike, and what one of them found.
+// Agreement between processes that run together: values that must be equal in all, and errors that all report.
 #pragma once
 
 #include <map>

@@ -246,12 +246,13 @@ std::string share_json(const Runtime& runtime) {
 
 std::string world_json(const Runtime& runtime) {
   const Transport* const transport = runtime.transport().get();
-  Json json = {{"process", 0}, {"processes", 1}, {"host", 0}, {"hosts", 1}, {"transport", nullptr}};
+  Json json = {{"process", 0}, {"processes", 1}, {"host", 0}, {"hosts", 1}, {"host_name", nullptr}, {"transport", nullptr}};
   if (transport != nullptr)
     json = {{"process", transport->process()},
             {"processes", transport->processes()},
             {"host", transport->host()},
             {"hosts", transport->hosts()},
+            {"host_name", transport->host_name()},
             {"transport", transport->api().name}};
   return dump(json);
 }

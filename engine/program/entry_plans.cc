@@ -22,6 +22,7 @@
 #include "parallel/pricing/device_limit.h"
 #include "parallel/strategy/state_plan.h"
 #include "parallel/strategy/strategy.h"
+#include "runtime/status_message.h"
 #include "runtime/transport.h"
 #include "text/json.h"
 
@@ -286,33 +287,15 @@ Result<EntryPlans> plan_here(std::span<const GraphToPlan> graphs, const ComputeS
   return planned;
 }
 
-constexpr std::string_view kRefusal = R"({"code":)";  // begins a message without plans
-
-// The plans, or why there are none, as the first process sends them to the others.
-std::string to_message(const Result<EntryPlans>& planned) {
-  Json message;
-  if (planned.ok()) {
-    for (const PlannedEntry& entry : planned->entries) message["plans"].push_back(print(entry.plan, *entry.graph));
-  } else {
-    message["code"] = static_cast<int32_t>(planned.status().code());
-    message["message"] = planned.status().message();
-    message["numbers"] = Json::object();
-    for (size_t at = 0; planned.status().number_key(at) != nullptr; ++at) {
-      const std::string& key = *planned.status().number_key(at);
-      message["numbers"][key] = *planned.status().number(key);
-    }
-  }
-  return dump(message);
+// Texts of the plans, which the first process sends to the others.
+std::string plan_texts(const EntryPlans& planned) {
+  Json plans = Json::array();
+  for (const PlannedEntry& entry : planned.entries) plans.push_back(print(entry.plan, *entry.graph));
+  return dump(plans);
 }
 
-Result<EntryPlans> from_message(const std::string& text, std::span<const GraphToPlan> graphs, int64_t batch) {
-  TSR_ASSIGN_OR_RETURN(const Json message, parse_json(text, "the first process' plan", text.size()));
-  if (message.contains("code")) {
-    Status status(static_cast<StatusCode>(message["code"].get<int32_t>()), message["message"].get<std::string>());
-    for (const auto& [key, value] : message["numbers"].items()) status = status.with_number(key, value.get<int64_t>());
-    return status;
-  }
-  const Json& plans = message["plans"];
+Result<EntryPlans> plans_of_texts(const std::string& text, std::span<const GraphToPlan> graphs, int64_t batch) {
+  TSR_ASSIGN_OR_RETURN(const Json plans, parse_json(text, "the first process' plan", text.size()));
   if (plans.size() != graphs.size())
     return Status(StatusCode::kFailedPrecondition, format("the first process has {} entry points, this one {}: start all with the same options",
                                                           plans.size(), graphs.size()));
@@ -340,9 +323,10 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
   const bool is_first = channel->transport().process() == 0;
   std::optional<Result<EntryPlans>> made;
   if (is_first) made = plan_here(graphs, compute, batch, devices);
-  TSR_ASSIGN_OR_RETURN(const std::string message, channel->broadcast_text(0, is_first ? to_message(*made) : ""));
-  if (!is_first) made = from_message(message, graphs, batch);
-  if (message.starts_with(kRefusal)) return made->status();  // the first one's, everywhere
+  TSR_ASSIGN_OR_RETURN(const std::string refusal, channel->broadcast_text(0, is_first ? to_message(made->status()) : ""));
+  TSR_RETURN_IF_ERROR(status_of_message(refusal));
+  TSR_ASSIGN_OR_RETURN(const std::string plans, channel->broadcast_text(0, is_first ? plan_texts(**made) : ""));
+  if (!is_first) made = plans_of_texts(plans, graphs, batch);
   Status status = made->status();
   if (status.ok()) status = lower_entries(**made, devices->catalog(), devices->ranks());
   TSR_RETURN_IF_ERROR(agree(channel, status));

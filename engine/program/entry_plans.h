@@ -63,7 +63,7 @@ Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog, std::optio
 
 // Searches a plan for the first entry, or reads it from the file that `compute` names; the
 // others follow. kOutOfMemory, with the smallest sufficient limit, if they do not fit together.
-// Where devices live in several processes the first one plans, and each lowers its own ranks.
+// For devices of several processes the first process plans, and each lowers its own ranks.
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 

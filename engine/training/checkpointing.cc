@@ -253,12 +253,10 @@ Result<std::string> checkpoint_json(const std::string& folder) {
 
 Status Trainer::save(const std::string& folder, bool optimizer) {
   cancelled_ = false;
-  return lead([&]() -> Result<std::string> {
-           TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_here(folder, optimizer));
-           TSR_RETURN_IF_ERROR(written.commit());
-           return std::string();
-         })
-      .status();
+  return lead_status([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_here(folder, optimizer));
+    return written.commit();
+  });
 }
 
 Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
@@ -272,14 +270,14 @@ Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
   return info;
 }
 
-// Of several processes only the first has a snapshot.
+// With several processes the others' snapshots are empty.
 Result<CheckpointSnapshot> Trainer::snapshot(const Options& notes) {
   cancelled_ = false;
   CheckpointSnapshot made;
-  TSR_RETURN_IF_ERROR(lead([&]() -> Result<std::string> {
-                        TSR_ASSIGN_OR_RETURN(made, snapshot_here(notes));
-                        return std::string();
-                      }).status());
+  TSR_RETURN_IF_ERROR(lead_status([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(made, snapshot_here(notes));
+    return {};
+  }));
   return made;
 }
 
@@ -308,13 +306,13 @@ Result<CheckpointSnapshot> Trainer::snapshot_here(const Options& notes) {
   return made;
 }
 
-// Of several processes only the first has files; the others' commit does nothing.
+// With several processes the first one has the files; commits of the others do nothing.
 Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder, bool optimizer) {
   WrittenCheckpoint written;
-  TSR_RETURN_IF_ERROR(lead([&]() -> Result<std::string> {
-                        TSR_ASSIGN_OR_RETURN(written, write_here(folder, optimizer));
-                        return std::string();
-                      }).status());
+  TSR_RETURN_IF_ERROR(lead_status([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(written, write_here(folder, optimizer));
+    return {};
+  }));
   return written;
 }
 

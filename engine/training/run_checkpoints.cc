@@ -2,12 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <optional>
 #include <utility>
 
 #include "graph/base/text.h"
 #include "serialize/checkpoint_folder.h"
 #include "serialize/checkpoint_links.h"
-#include "text/json.h"
 
 namespace tessera {
 
@@ -59,35 +59,27 @@ Status RunCheckpoints::open_folder() {
   return keeps_best_ ? check_best(best_folder(folder_)) : Status();
 }
 
+// The others learn the steps of the checkpoints, on which a run's course depends, and the last folder's name for errors.
 Status RunCheckpoints::lead(const std::function<Status()>& work) {
   TSR_ASSIGN_OR_RETURN(const std::string found, trainer_->lead([&]() -> Result<std::string> {
     TSR_RETURN_IF_ERROR(work());
-    return state();
+    return format("{} {} {}", saved_step_, writing_step_, last_good_);
   }));
-  return take_state(found);
-}
-
-// What the training depends on.
-std::string RunCheckpoints::state() const {
-  return dump(Json{{"last_good", last_good_}, {"saved_step", saved_step_}, {"writing_step", writing_step_}});
-}
-
-Status RunCheckpoints::take_state(const std::string& state) {
-  TSR_ASSIGN_OR_RETURN(const Json found, parse_json(state, "the first process' checkpoints"));
-  last_good_ = found["last_good"];
-  saved_step_ = found["saved_step"];
-  writing_step_ = found["writing_step"];
+  if (trainer_->is_first_process()) return {};
+  const size_t first = found.find(' '), second = found.find(' ', first + 1);
+  const std::optional<int64_t> saved = parse_i64(found.substr(0, first)), writing = parse_i64(found.substr(first + 1, second - first - 1));
+  TSR_CHECK(saved && writing, "the first process tells two steps and a folder");
+  saved_step_ = *saved, writing_step_ = *writing, last_good_ = found.substr(second + 1);
   return {};
 }
 
 Result<bool> RunCheckpoints::resume(const std::string& from, int64_t step, int64_t best_step) {
   bool has_best = true;
-  TSR_ASSIGN_OR_RETURN(const std::string found, trainer_->lead([&]() -> Result<std::string> {
+  TSR_RETURN_IF_ERROR(lead([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(has_best, resume_here(from, step, best_step));
-    return (has_best ? "1" : "0") + state();
+    return {};
   }));
-  TSR_RETURN_IF_ERROR(take_state(found.substr(1)));
-  return found[0] == '1';
+  return trainer_->agree(has_best);
 }
 
 Result<bool> RunCheckpoints::resume_here(const std::string& from, int64_t step, int64_t best_step) {

@@ -18,10 +18,10 @@ namespace tessera {
 
 class RunCheckpoints {
  public:
-  // What `create` refuses before there is a trainer.
+  // The errors of `create`, before there is a trainer.
   static Status check(const RunSettings& settings);
-  // Locks the folder and removes leftovers of killed runs. Without a folder no checkpoint is written. Of several
-  // processes the first one has the files, and the others know of them what it knows.
+  // Locks the folder and removes leftovers of killed runs. Without a folder no checkpoint is written. With several
+  // processes the first one has the files; calls are collective.
   static Result<std::unique_ptr<RunCheckpoints>> create(const RunSettings& settings, std::shared_ptr<Trainer> trainer);
   ~RunCheckpoints();  // waits for the thread
 
@@ -47,10 +47,8 @@ class RunCheckpoints {
         keep_(settings.keep),
         keeps_best_(settings.keeps_best),
         trainer_(std::move(trainer)) {}
-  // Does `work` in the first process, and gives the others its outcome.
+  // Does `work` in the first process; the others get its error, or the state after it.
   Status lead(const std::function<Status()>& work);
-  std::string state() const;
-  Status take_state(const std::string& state);
   Status open_folder();
   Result<bool> resume_here(const std::string& from, int64_t step, int64_t best_step);
   Status save_here(int64_t step, bool is_best, const Options& notes);

@@ -36,11 +36,14 @@ Result<RunOutput> RunOutput::create(const RunSettings& settings, std::shared_ptr
   const Kind kind = settings.merge                           ? Kind::kMerged
                     : has_adapters && !is_file(settings) ? Kind::kPeft
                                                              : Kind::kModel;
-  RunOutput made(path, kind, std::move(model));
-  if (path.empty()) return made;
-  if (kind == Kind::kModel) TSR_RETURN_IF_ERROR(SharedModel::check_path(path));
-  if (settings.resume.empty()) TSR_RETURN_IF_ERROR(made.check_written());
-  return made;
+  return RunOutput(path, kind, std::move(model));
+}
+
+Status RunOutput::check_files(const RunSettings& settings) const {
+  TSR_RETURN_IF_ERROR(check_path(settings));
+  if (path_.empty()) return {};
+  if (kind_ == Kind::kModel) TSR_RETURN_IF_ERROR(SharedModel::check_path(path_));
+  return settings.resume.empty() ? check_written() : Status();
 }
 
 const char* RunOutput::kind() const {
@@ -82,12 +85,7 @@ Status RunOutput::begin(const std::shared_ptr<Trainer>& trainer) {
   } else {
     TSR_RETURN_IF_ERROR(trainer->store(*model_));
   }
-  return trainer
-      ->lead([&]() -> Result<std::string> {
-        TSR_RETURN_IF_ERROR(begin_here());
-        return std::string();
-      })
-      .status();
+  return trainer->lead_status([&] { return begin_here(); });
 }
 
 Status RunOutput::begin_here() {

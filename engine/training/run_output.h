@@ -17,16 +17,18 @@ class RunOutput {
  public:
   // Checks known before a model is loaded.
   static Status check_path(const RunSettings& settings);
+  // Refuses options that do not fit the model.
+  static Result<RunOutput> create(const RunSettings& settings, std::shared_ptr<SharedModel> model);
   // Refuses a model that cannot be written, and paths that it is read from. A
   // resumed run may replace its own result, which `check_trained` verifies.
-  static Result<RunOutput> create(const RunSettings& settings, std::shared_ptr<SharedModel> model);
+  Status check_files(const RunSettings& settings) const;
   Status check_trained(const std::shared_ptr<Trainer>& trainer) const;
 
   bool is_empty() const { return path_.empty(); }
   const std::string& path() const { return path_; }
   const char* kind() const;  // "model", "adapters", "merged"
 
-  // Begins to write the trainer's values; values of adapters move to the trainer's model. Of several processes the first writes.
+  // Begins to write the trainer's values; values of adapters move to the trainer's model. With several processes the first writes.
   Status begin(const std::shared_ptr<Trainer>& trainer);
   Result<double> step();  // share that is done; at 1 the result is in place
   void cancel();          // removes partial output

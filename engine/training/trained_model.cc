@@ -75,11 +75,7 @@ Result<ModelContents> Trainer::contents(std::shared_ptr<SharedModel> model) {
 Status Trainer::save_model(std::shared_ptr<SharedModel> model, const std::string& path,
                            const Options& options) {
   TSR_ASSIGN_OR_RETURN(const ModelContents found, contents(std::move(model)));
-  return lead([&]() -> Result<std::string> {
-           TSR_RETURN_IF_ERROR(save_contents(found, path, options));
-           return std::string();
-         })
-      .status();
+  return lead_status([&] { return save_contents(found, path, options); });
 }
 
 }  // namespace tessera

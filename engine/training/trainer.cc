@@ -9,18 +9,15 @@
 #include <optional>
 #include <span>
 
-#include "engine/base/agreement.h"
 #include "engine/model/initialize.h"
 #include "engine/program/compile.h"
 #include "engine/program/reference_logprobs.h"
 #include "engine/program/report.h"
-#include "graph/analysis/read_only_parameters.h"
 #include "graph/base/nearest_hint.h"
 #include "graph/base/progress.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
-#include "parallel/lowering/lower.h"
 #include "serialize/file_limits.h"
 
 namespace tessera {
@@ -84,30 +81,12 @@ void warn_of_widening(const Graph& model, std::span<const std::string> widened, 
           widened.size(), to_text(first.dtype), bytes_text(wide), bytes_text(stored)));
 }
 
-// Names of the parameters that an instruction writes to.
-std::set<std::string> written_parameters(const Program& program) {
+// Names of the parameters that an entry updates, in whichever process they lie.
+std::set<std::string> written_parameters(const PlanRecord& record) {
   std::set<std::string> names;
-  for (const RankProgram& rank : program.ranks) {
-    const std::vector<bool> written = find_written_slots(rank);
-    for (const Binding& binding : rank.parameters)
-      for (const Piece& piece : binding.pieces)
-        if (written[static_cast<size_t>(piece.at.slot)]) names.insert(binding.name);
-  }
+  for (const PlannedEntry& entry : record.entries)
+    for (const Update& update : entry.graph->updates()) names.insert(entry.graph->tensor(update.target).name);
   return names;
-}
-
-}  // namespace
-
-namespace {
-
-// What all processes of a training have alike: all except the devices, which are each one's own.
-std::map<std::string, std::string> values_of(const Options& options, const Graph& forward, const Dataset* dataset) {
-  std::map<std::string, std::string> values;
-  for (const auto& [key, value] : options)
-    if (key != "devices") values["option '" + key + "'"] = to_text(value);
-  values["the model's graph"] = format("{}", forward.fingerprint());
-  if (dataset != nullptr) values["the data's fingerprint"] = to_text(dataset->fingerprint());
-  return values;
 }
 
 }  // namespace
@@ -154,7 +133,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_world_devices(settings.compute.devices, settings.compute.profile));
-  TSR_RETURN_IF_ERROR(agree_on_values(devices->channel(), values_of(options, forward, dataset.get())));
+  TSR_RETURN_IF_ERROR(check_same_training(*devices, options, forward, dataset.get()));
   const bool is_language_model = trainer->is_language_model_ =
       dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
   Progress unseen;  // progress of planning; the reference dominates
@@ -186,7 +165,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
 }
 
 Status Trainer::find_base(const SharedModel& model) {
-  const std::set<std::string> written = written_parameters(running_->prepared()->executable->program());
+  const std::set<std::string> written = written_parameters(running_->record());
   std::vector<std::string> names;
   for (const auto& [name, type] : running_->parameters()) {
     const bool is_frozen = !trained_.contains(name) && !written.contains(name);
@@ -257,27 +236,6 @@ std::shared_ptr<const void> Trainer::lend() const {
 }
 
 namespace {
-
-// The program of the ranks of all processes, for readers of the plan; null if it cannot be lowered here.
-std::shared_ptr<const Program> program_of_all(const PlanRecord& record, const KernelCatalog& catalog) {
-  std::vector<EntrySpec> specs;
-  for (const PlannedEntry& entry : record.entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
-  Result<Program> whole = lower(specs, catalog);
-  return whole.ok() ? std::make_shared<const Program>(std::move(*whole)) : nullptr;
-}
-
-}  // namespace
-
-std::shared_ptr<const PlanRecord> Trainer::plan() const {
-  const std::shared_ptr<const LoadedProgram>& prepared = running_->prepared();
-  auto record = std::make_shared<PlanRecord>(*prepared->record);
-  const Program& program = prepared->executable->program();
-  record->program = {prepared, &program};
-  if (!program.rank_set().is_whole()) record->program = program_of_all(*record, prepared->devices->catalog());
-  return record;
-}
-
-namespace {
 // Number of times that the loss scale can be halved from its maximum.
 constexpr int kMostLeftOut = 64;
 }  // namespace
@@ -290,7 +248,7 @@ Status Trainer::check_values() const {
              weights_invalid_ ? "a resume failed midway" : "a run failed or was cancelled"));
 }
 
-Result<StepInfo> Trainer::step() {
+Result<StepInfo> Trainer::make_step() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
   if (settings_.adapters > 0)
@@ -409,7 +367,7 @@ void Trainer::record_touched_bytes() {
   }
 }
 
-Result<Evaluation> Trainer::evaluate() {
+Result<Evaluation> Trainer::make_evaluation() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
   const auto begin = std::chrono::steady_clock::now();

@@ -89,7 +89,7 @@ class Trainer final : public WeightOwner {
   Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
   // Copies the checkpoint's contents to host memory, with the caller's notes by key.
   Result<CheckpointSnapshot> snapshot(const Options& notes);
-  Result<CheckpointSnapshot> snapshot_here(const Options& notes);  // within `lead`
+  Result<CheckpointSnapshot> snapshot_here(const Options& notes);  // called within `lead`
   static Status check_folder(const std::string& folder);  // errors that save would return at once
   Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
   Status check_same_base(const CheckpointInfo& found);         // of a checkpoint, names, types and contents
@@ -104,11 +104,13 @@ class Trainer final : public WeightOwner {
   Result<HostTensor> read(std::string_view name);
   Status write(std::string_view name, const HostTensor& value);
 
-  // Of several processes the first does `work`, which may read this trainer's values; all get its text or its error (Session::lead).
+  // Session::lead: `work` runs in the first process alone, and may read this trainer's values; all processes get its text or error.
   Result<std::string> lead(const std::function<Result<std::string>()>& work) { return running_->session().lead(work); }
+  Status lead_status(const std::function<Status()>& work);
+  Result<bool> agree(bool value);  // the first process' value, in all
   bool is_first_process() const { return runtime()->is_first_process(); }
-  // Ends what the processes do together, with this error in the others.
-  void end_world(const Status& why) { running_->session().end_world(why); }
+  // Ends the calls of the other processes with this error of one, unless all have it.
+  void end_world(const Status& why);
 
   std::string report_json();
   std::string trace_json();
@@ -147,6 +149,10 @@ class Trainer final : public WeightOwner {
 
  private:
   Trainer() = default;
+  // kFailedPrecondition where processes differ in the options, the model's graph or the data.
+  static Status check_same_training(const DeviceSet& devices, const Options& options, const Graph& forward, const Dataset* dataset);
+  Result<StepInfo> make_step();
+  Result<Evaluation> make_evaluation();
   Result<StepInfo> run_step();  // runs all batches; the program may skip the update
   // Excludes readers of the weights until `end_update`; no effect if they are.
   void begin_update();

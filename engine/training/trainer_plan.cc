@@ -1,4 +1,4 @@
-// The plan in checkpoints. Plans differ in their order of summation; a resumed training
+// The plan of a trainer, and in its checkpoints. Plans differ in their order of summation; a resumed training
 // continues bit for bit with its original plan, whatever prices (threads, profiles) now suggest.
 #include <algorithm>
 #include <string>
@@ -8,6 +8,7 @@
 #include "engine/training/trainer.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
+#include "parallel/lowering/lower.h"
 
 namespace tessera {
 namespace {
@@ -42,6 +43,14 @@ std::string value_of(const CheckpointInfo& info, const char* key) {
 std::string decisions_text(Plan plan, const Graph& graph) {
   plan.estimate = {};
   return print(plan, graph);
+}
+
+// The program of the ranks of all processes, for readers of the plan; null if it cannot be lowered here.
+std::shared_ptr<const Program> program_of_all(const PlanRecord& record, const KernelCatalog& catalog) {
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : record.entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  Result<Program> whole = lower(specs, catalog);
+  return whole.ok() ? std::make_shared<const Program>(std::move(*whole)) : nullptr;
 }
 
 }  // namespace
@@ -125,6 +134,15 @@ Status Trainer::run_program(std::shared_ptr<Runtime> runtime, std::shared_ptr<De
   if (dataset_ || !settings_.losses.empty())
     TSR_RETURN_IF_ERROR(feed_defaults(dataset_ ? dataset_->row_tokens() : settings_.seq, entries));
   return {};
+}
+
+std::shared_ptr<const PlanRecord> Trainer::plan() const {
+  const std::shared_ptr<const LoadedProgram>& prepared = running_->prepared();
+  auto record = std::make_shared<PlanRecord>(*prepared->record);
+  const Program& program = prepared->executable->program();
+  record->program = {prepared, &program};
+  if (!program.rank_set().is_whole()) record->program = program_of_all(*record, prepared->devices->catalog());
+  return record;
 }
 
 }  // namespace tessera

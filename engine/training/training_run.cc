@@ -47,23 +47,26 @@ Status TrainingRun::check(const Options& options, const std::shared_ptr<SharedMo
   TSR_RETURN_IF_ERROR(RunOutput::check_path(settings));
   TSR_RETURN_IF_ERROR(RunCheckpoints::check(settings));
   if (dataset) TSR_RETURN_IF_ERROR(check_held_out(settings, dataset->eval_samples() > 0));
-  return model ? RunOutput::create(settings, model).status() : Status();
+  if (!model) return {};
+  TSR_ASSIGN_OR_RETURN(const RunOutput output, RunOutput::create(settings, model));
+  return output.check_files(settings);
 }
 
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(std::shared_ptr<Trainer> trainer, const Options& options) {
+  Result<std::unique_ptr<TrainingRun>> run = open(trainer, options);
+  if (!run.ok()) trainer->end_world(run.status());
+  return run;
+}
+
+Result<std::unique_ptr<TrainingRun>> TrainingRun::open(std::shared_ptr<Trainer> trainer, const Options& options) {
   TSR_RETURN_IF_ERROR(trainer->usable());
   TSR_ASSIGN_OR_RETURN(RunSettings settings, read_run_settings(options));
   TSR_RETURN_IF_ERROR(check_held_out(settings, holds_out(*trainer)));
   if (trainer->runtime()->transport() != nullptr && !(settings.samples.empty() && settings.sample_messages.empty()))
     return Status(StatusCode::kUnsupported, "run: samples of text are written by one process, and this one runs with others: option "
-                                            "'samples' without them (mpirun), or ask the result");
-  TSR_RETURN_IF_ERROR(trainer
-                          ->lead([&]() -> Result<std::string> {
-                            TSR_RETURN_IF_ERROR(RunOutput::check_path(settings));
-                            return std::string();
-                          })
-                          .status());
+                                            "'samples' without them (mpirun), or ask the result for texts");
   TSR_ASSIGN_OR_RETURN(RunOutput output, RunOutput::create(settings, trainer->model()));
+  TSR_RETURN_IF_ERROR(trainer->lead_status([&] { return output.check_files(settings); }));
   std::unique_ptr<TrainingRun> run(new TrainingRun(std::move(trainer), std::move(settings), std::move(output)));
   run->steps_ = run->settings_.steps > 0 ? run->settings_.steps : run->trainer_->settings().rate.steps;
   run->checkpoint_every_ = run->settings_.checkpoint_every.value_or((run->steps_ - 1) / kUsualCheckpoints + 1);
@@ -79,7 +82,7 @@ Status TrainingRun::resume() {
   const std::string& from = settings_.resume;
   if (!from.empty()) {
     TSR_RETURN_IF_ERROR(trainer_->resume(from));
-    TSR_RETURN_IF_ERROR(output_.check_trained(trainer_));
+    TSR_RETURN_IF_ERROR(trainer_->lead_status([&] { return output_.check_trained(trainer_); }));
     TSR_ASSIGN_OR_RETURN(const auto notes, checkpoint_notes(from));
     TSR_RETURN_IF_ERROR(evaluations_.restore(notes));
   }
@@ -232,10 +235,11 @@ Status TrainingRun::advance() {
   return {};
 }
 
-// Signals reach the processes at different steps: the first one's counts.
+// Signals reach the processes at different steps: that of the first one counts. It is never cleared there, since the next may
+// come meanwhile.
 Status TrainingRun::agree_on_stop() {
-  TSR_ASSIGN_OR_RETURN(const std::string stops, trainer_->lead([&]() -> Result<std::string> { return std::string(is_stopped_ ? "1" : "0"); }));
-  is_stopped_ = stops == "1";
+  TSR_ASSIGN_OR_RETURN(const bool stops, trainer_->agree(is_stopped_));
+  if (!trainer_->is_first_process()) is_stopped_ = stops;
   return {};
 }
 
@@ -385,12 +389,15 @@ Result<bool> TrainingRun::load_best_values() {
   const std::string folder = best_folder(checkpoints_->folder());
   if (!checkpoints_->writes() || best == 0) return false;
   TSR_RETURN_IF_ERROR(checkpoints_->wait());
-  const Result<CheckpointReader> checkpoint = CheckpointReader::open(folder);
-  if (checkpoint.status().code() == StatusCode::kNotFound) return false;
-  TSR_RETURN_IF_ERROR(checkpoint.status());
-  if (checkpoint->info().step != best) return false;
-  TSR_RETURN_IF_ERROR(trainer_->resume(folder));
-  return true;
+  bool is_there = false;
+  TSR_RETURN_IF_ERROR(trainer_->lead_status([&]() -> Status {
+    const Result<CheckpointReader> checkpoint = CheckpointReader::open(folder);
+    is_there = checkpoint.ok() && checkpoint->info().step == best;
+    return checkpoint.status().code() == StatusCode::kNotFound ? Status() : checkpoint.status();
+  }));
+  TSR_ASSIGN_OR_RETURN(is_there, trainer_->agree(is_there));
+  if (is_there) TSR_RETURN_IF_ERROR(trainer_->resume(folder));
+  return is_there;
 }
 
 Status TrainingRun::load_best_for_output() {

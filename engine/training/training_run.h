@@ -84,6 +84,7 @@ class TrainingRun {
         trainer_(std::move(trainer)),
         evaluations_(settings_),
         output_(std::move(output)) {}
+  static Result<std::unique_ptr<TrainingRun>> open(std::shared_ptr<Trainer> trainer, const Options& options);
   Status check_process() const;
   Result<RunEvent> find_next();
   Status agree_on_stop();

@@ -77,6 +77,18 @@ P
   pass
 done
 
+# Checkpoints of a pipeline, whose processes have other parameters; the best step's values go into the result.
+best=(--steps 8 --eval-every 2 --lr 0.3 --patience 2 --checkpoint-every 2)
+"$tessera" "${common[@]}" "${best[@]}" --devices cpu:2 --parallel pp=2 --out "$work/best1.tsr" --json >"$work/best1.json" 2>"$work/best.log" || { cat "$work/best.log"; fail "the best step"; }
+processes -n 2 "$tessera" "${common[@]}" "${best[@]}" --parallel pp=2 --out "$work/best2.tsr" --json >"$work/best2.json" 2>"$work/best.log" ||
+  { cat "$work/best.log"; fail "the best step in two processes"; }
+same "$work/best1.tsr" "$work/best2.tsr"
+for shard in "$work"/best1.tsr.checkpoint/*; do
+  [ "$(basename "$shard")" = manifest ] || same "$shard" "$work/best2.tsr.checkpoint/$(basename "$shard")"
+done
+[ "$(ls "$work/best1.tsr.checkpoint")" = "$(ls "$work/best2.tsr.checkpoint")" ] || fail "other files in the checkpoint of a pipeline"
+pass
+
 # ---- what does not fit is refused everywhere
 refused() { # refused TEXT MPIRUN ARGUMENTS...
   local text=$1
@@ -89,6 +101,8 @@ other=("${common[@]}")
 other[7]=8  # --batch
 refused "start all with the same" -n 1 "$tessera" "${common[@]}" --steps 4 --parallel dp=2 --out "$work/r.tsr" : -n 1 "$tessera" "${other[@]}" --steps 4 --parallel dp=2 --out "$work/r.tsr"
 refused "uses 2 devices exactly" -n 2 "$tessera" "${common[@]}" --steps 4 --parallel dp=3 --out "$work/r.tsr"
+refused "no_such_checkpoint" -n 1 "$tessera" "${common[@]}" --steps 8 --parallel dp=2 --resume "$at4" --out "$work/r.tsr" : \
+  -n 1 "$tessera" "${common[@]}" --steps 8 --parallel dp=2 --resume "$work/no_such_checkpoint" --out "$work/r.tsr"
 refused "samples of text" -n 2 "$tessera" "${common[@]}" --steps 4 --parallel dp=2 --sample "a" --out "$work/r.tsr"
 [ ! -e "$work/r.tsr" ] || fail "a refused training left a result"
 
@@ -117,12 +131,12 @@ ended() { # ended SIGNAL TEXT
   sleep 1.5
   kill "-$1" "$victim"
   for _ in $(seq 200); do
-    [ "$(pgrep -P $launcher -f 'tessera train' | grep -cv "^$victim$" || true)" = 0 ] && break
+    [ "$(pgrep -P $launcher -f 'tessera train' | grep -cv "^$victim$" || true)" = 0 ] && break  # grep fails where it counts none
     sleep 0.1
   done
   local left
-  left=$(pgrep -P $launcher -f 'tessera train' | grep -v "^$victim$" || true)
-  kill -KILL "$victim" 2>/dev/null || true
+  left=$(pgrep -P $launcher -f 'tessera train' | grep -v "^$victim$" || true)  # empty: all have ended
+  kill -KILL "$victim" 2>/dev/null || true  # one that was stopped; a killed one is gone
   [ -z "$left" ] || { kill $launcher; cat "$work/ended.txt"; fail "processes live on after -$1"; }
   wait $launcher || true  # with recovery the launcher itself ends well
   grep -q "$2" "$work/ended.txt" || { cat "$work/ended.txt"; fail "wanted '$2' after -$1"; }

@@ -71,8 +71,10 @@ def main(folder):
         victim = draw.choice(alive)
         try:
             os.kill(victim, how)
-        except ProcessLookupError:
-            pass
+        except ProcessLookupError:  # it had just ended
+            process.communicate(timeout=60)
+            finished += 1
+            continue
         killed += 1
         at = time.monotonic()
         while left := [one for one in members(process.pid) if one != victim]:
@@ -82,7 +84,7 @@ def main(folder):
         slowest = max(slowest, time.monotonic() - at)
         try:
             os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:
+        except ProcessLookupError:  # killed, or ended by the launcher
             pass
         text = process.communicate(timeout=60)[0]
         has_ended = out.exists()

@@ -83,7 +83,7 @@ Drawn draw(std::mt19937& random, int32_t members) {
 
 using Outputs = std::vector<std::vector<std::byte>>;  // by position
 
-// What member `position` calls, with buffers of its own.
+// Calls as member `position`, with buffers of its own.
 template <class Call>
 Status call_as(const Drawn& drawn, int32_t position, Outputs& out, const Call& call) {
   const auto at = static_cast<size_t>(position);

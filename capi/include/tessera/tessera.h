@@ -253,14 +253,15 @@ TSR_API void tsr_options_free(tsr_options* options);
  *                       rates
  *   log_level     str   debug | info | warning (default) | error: the least severity of kept records
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
- *   processes     text  "auto" (default): where a launcher (mpirun, srun) started this process as one of several, and the plugin
+ *   processes     str   "auto" (default): where a launcher (mpirun, srun) started this process as one of several, and the plugin
  *                       libtessera_mpi.so is present, devices are those of all of them, and handles on devices are collective: every
  *                       process makes the same calls in the same order. "none": this process alone
  *   mpi_comm      i64   the program's own communicator, MPI_Comm_c2f, in place of MPI_COMM_WORLD; -1 (default): none. MPI has
  *                       the thread level MPI_THREAD_MULTIPLE then, and is finalized after the runtime is freed
  *   process_timeout f64 seconds after which a process that is not heard of is lost, and the others' calls end (default 30; 0: never)
  * TSR_NOT_FOUND: no such profile. An absent plugin is not an error: see tsr_runtime_backends.
- * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
+ * TSR_FAILED_PRECONDITION: MPI has another thread level, or is finalized. TSR_TIMEOUT: not all processes have started.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
 #ifdef TSR_UNSTABLE_API
@@ -342,8 +343,8 @@ TSR_API tsr_status* tsr_runtime_join_share(tsr_runtime* runtime, const tsr_runti
  * Codes: none. */
 TSR_API tsr_status* tsr_runtime_share(const tsr_runtime* runtime, tsr_text** out_text);
 
-/* The processes that this runtime runs with (option processes): {"process": this one's number, "processes", "host": of the machines,
- * this one's number, "hosts", "transport": "mpi" | null}. Any thread.
+/* The processes that this runtime runs with (option processes): {"process": this one's number, "processes", "host": the number
+ * of this machine, "hosts", "host_name": its name | null, "transport": "mpi" | null}. Any thread.
  * Codes: none. */
 TSR_API tsr_status* tsr_runtime_world(const tsr_runtime* runtime, tsr_text** out_text);
 #endif  /* TSR_UNSTABLE_API */
@@ -1682,7 +1683,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
  *                        never)
  * TSR_INVALID_ARGUMENT for a dataset in whose held-out rows no label counts. TSR_OUT_OF_MEMORY when no plan fits, before any
- * large allocation.
+ * large allocation. TSR_FAILED_PRECONDITION where processes that run together (option processes of tsr_runtime_new) differ in an option
+ * other than devices, in the data or in the model's graph.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
  * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,

@@ -65,7 +65,7 @@ class Heartbeat {
   std::atomic<bool> has_failed_{false};  // some channel, or the world
   std::atomic<bool> has_lost_world_{false}, closing_{false};
   std::atomic<double> active_s_;  // when some process last did something
-  // Of the thread.
+  // State of the thread.
   struct Sent {
     Message message;
     MPI_Request request = MPI_REQUEST_NULL;

@@ -75,6 +75,7 @@ Status Requests::wait(const std::function<Status()>& ended) {
 
 // A receive that nobody has begun to fill is cancelled; the others write to their memory for a moment at most, for which this waits.
 void Requests::give_up() {
+  if (requests_.empty()) return;
   constexpr auto kPatience = std::chrono::milliseconds(500);
   for (MPI_Request& request : requests_)
     if (request != MPI_REQUEST_NULL) (void)MPI_Cancel(&request);

@@ -18,6 +18,11 @@ Status check(int code, std::string_view what);
 // Requests: messages that are posted together, and waited for together.
 class Requests {
  public:
+  Requests() = default;
+  ~Requests() { give_up(); }  // of messages that were not waited for, after an error
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
   // More than MPI counts in one message is sent in several.
   Status send(const void* data, int64_t bytes, int process, int tag, MPI_Comm comm);
   Status receive(void* data, int64_t bytes, int process, int tag, MPI_Comm comm);

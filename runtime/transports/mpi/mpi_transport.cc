@@ -90,7 +90,7 @@ struct tsr_transport_channel {
 
   int tag(TagKind kind) const { return transport->tag(kind, number); }
   Status failure() const { return transport->heartbeat->failure(number); }
-  // What a wait returns: the error itself is the channel's.
+  // The status of a wait; the error itself is `failure`.
   Status ended() const {
     return failure().ok() ? Status() : Status(StatusCode::kAborted, "the channel between the processes was ended");
   }
@@ -275,21 +275,11 @@ Status join(tsr_transport_channel* channel, const int32_t* processes, int32_t co
   return {};
 }
 
-const char* unavailable_reason() { return nullptr; }
-
-// Set by Open MPI's launcher, and by Slurm's with PMIx.
-int32_t is_launched() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})
-    if (std::getenv(name) != nullptr) return 1;
-  return 0;
-}
-
 constexpr tsr_transport_api kApi = {
     .struct_size = sizeof(tsr_transport_api),
     .name = "mpi",
     .abi_version = 1,
-    .unavailable_reason = unavailable_reason,
-    .is_launched = is_launched,
+    .unavailable_reason = []() -> const char* { return nullptr; },
     .open = [](const tsr_host_api* host, const tsr_transport_options* options,
                tsr_transport** out) { return guarded(*host, [&] { return open_in_time(*host, *options, out); }); },
     .close = close,
