@@ -79,6 +79,19 @@ void print_record(void*, int32_t, const char* text) {
   std::cerr << (std::string(isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + text + '\n') << std::flush;
 }
 
+// Records of the time before the log had a function.
+void print_earlier_records(const Runtime& runtime) {
+  while (true) {
+    int32_t level = 0;
+    size_t size = 0;
+    check(tsr_runtime_next_log(runtime.get(), &level, nullptr, 0, &size));
+    if (size == 0) return;
+    std::string record(size + 1, '\0');
+    check(tsr_runtime_next_log(runtime.get(), &level, record.data(), record.size(), &size));
+    print_record(nullptr, level, record.c_str());
+  }
+}
+
 }  // namespace
 
 Runtime open_runtime(const Common& common) {
@@ -92,6 +105,7 @@ Runtime open_runtime(const Common& common) {
     silence();
     return runtime;
   }
+  print_earlier_records(runtime);
   check(tsr_runtime_set_log(runtime.get(), print_record, nullptr, nullptr));
   return runtime;
 }

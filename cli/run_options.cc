@@ -80,7 +80,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
   add_evaluation_options(command, run);
   command.add_option("--resume", run.resume,
                      "continue from this checkpoint (or its model); with another --out or --checkpoint it stays "
-                     "unchanged");
+                     "unchanged. auto: from that of --out or --checkpoint, where there is one");
   command.add_flag("--overwrite", run.overwrite,
                    "replace the result and the checkpoint of an earlier run");
   add_log_options(command, run);

@@ -52,11 +52,25 @@ Trainer make_trainer(const TrainArguments& args, const Runtime& runtime, const M
   return trainer;
 }
 
+// The folder of the checkpoint that the run goes on from; empty: none.
+std::string resumed_folder(const RunOptions& run) {
+  if (run.resume != "auto") return short_text(tsr_run_resumed_folder, run.resume.c_str());
+  const std::string& own = run.checkpoint.empty() ? run.output : run.checkpoint;
+  try {
+    return short_text(tsr_run_resumed_folder, own.c_str());
+  } catch (const Error& error) {
+    if (error.code() != TSR_NOT_FOUND) throw;
+    return {};
+  }
+}
+
 // Returns the adapters of the command line, else those of the resumed checkpoint.
 Adapters adapters_of_run(const TrainArguments& args, const Model& model) {
   Adapters adapters = args.adapters;
   if (adapters.rank != 0 || args.run.resume.empty() || has_adapter_options(adapters)) return adapters;
-  adapters = missing_adapters(short_text(tsr_run_resumed_folder, args.run.resume.c_str()), model);
+  const std::string folder = resumed_folder(args.run);
+  if (folder.empty()) return adapters;
+  adapters = missing_adapters(folder, model);
   if (adapters.rank != 0 && !is_quiet(args))
     std::cerr << "adapters of rank " << adapters.rank << ", as the checkpoint has them (--lora " << adapters.rank << ")\n";
   return adapters;
@@ -175,6 +189,7 @@ void register_train(CLI::App& app) {
       "Example:\n"
       "  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
       "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr   # continues\n"
+      "  tessera train model.tsr --data text.txt --resume auto --out tuned.tsr   # in a job that is started again until it has ended\n"
       "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   # tuned.tsr and "
       "its checkpoint stay\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out parallel.tsr "

@@ -31,6 +31,8 @@ std::string environment(const char* name) {
 
 // The rank that launchers give a process: Open MPI's, and those with PMIx, as Slurm's.
 constexpr const char* kLaunchedRank[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"};
+// The number of processes that others give: MPICH's and Intel's, and Slurm's without PMIx. Open MPI joins none of these.
+constexpr const char* kOtherLaunchersCount[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
 void add_to_queue(void* context, int32_t level, const char* message) {
   static_cast<LogQueue*>(context)->add(level, message);
@@ -151,7 +153,16 @@ bool Runtime::is_launched_after_first() {
 Status Runtime::join_world(const std::string& plugin_path, const TransportOptions& options) {
   const auto is_set = [](const char* name) { return !environment(name).empty(); };
   const auto launched = std::ranges::find_if(kLaunchedRank, is_set);
-  if (options.comm < 0 && launched == std::end(kLaunchedRank)) return {};
+  if (options.comm < 0 && launched == std::end(kLaunchedRank)) {
+    for (const char* name : kOtherLaunchersCount)
+      if (parse_i64(environment(name)).value_or(1) > 1) {
+        log_.add(2, format("a launcher started this process as one of several ({} is {}), which Open MPI does not join, so that it runs alone: start it by "
+                           "Open MPI's mpirun, or by srun --mpi=pmix; option 'processes' none (--processes none) means it",
+                           name, environment(name)));
+        break;
+      }
+    return {};
+  }
   const Result<const tsr_transport_api*> api = load_transport(plugin_path, "mpi", registry_->host());
   if (!api.ok() && options.comm >= 0) return api.status().with_context("runtime: option 'mpi_comm'");
   if (!api.ok()) {

@@ -131,7 +131,13 @@ Result<RunSettings> read_run_settings(const Options& options) {
     return refuse("option 'merge' writes a model, and nothing says where: option 'out' is missing");
   if (settings.out == "-") return refuse("option 'out' is -, wanted the name of a file or folder (./- for that one)");
 
-  if (!settings.resume.empty()) {
+  settings.resumes_if_there = settings.resume == "auto";
+  if (settings.resumes_if_there) {
+    if (settings.out.empty() && settings.checkpoint.empty())
+      return refuse("option 'resume' is auto, which means the run's own checkpoint, and nothing says where that is: option 'out' or 'checkpoint' is missing");
+    settings.resume = settings.checkpoint.empty() ? without_slash(settings.out) + ".checkpoint" : settings.checkpoint;
+    if (!holds_checkpoint(settings.resume)) settings.resume.clear();
+  } else if (!settings.resume.empty()) {
     TSR_ASSIGN_OR_RETURN(settings.resume, resumed_folder(settings.resume));
   }
   if (settings.checkpoint_every == 0)

@@ -16,6 +16,7 @@ struct RunSettings {
   bool merge = false;      // merges adapters into the weights of `out`
   bool overwrite = false;  // replaces an earlier run's result and checkpoint
   std::string resume;      // the folder of a checkpoint; "": none
+  bool resumes_if_there = false;  // option resume is auto: `resume` is the run's own checkpoint, where there is one
   int64_t steps = 0;       // 0: the trainer's
 
   std::string checkpoint;                   // folder of the newest checkpoint; "": no checkpoints

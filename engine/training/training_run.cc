@@ -61,6 +61,9 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::create(std::shared_ptr<Trainer
 Result<std::unique_ptr<TrainingRun>> TrainingRun::open(std::shared_ptr<Trainer> trainer, const Options& options) {
   TSR_RETURN_IF_ERROR(trainer->usable());
   TSR_ASSIGN_OR_RETURN(RunSettings settings, read_run_settings(options));
+  if (settings.resumes_if_there) {  // what the first process has found there
+    TSR_ASSIGN_OR_RETURN(settings.resume, trainer->lead([&]() -> Result<std::string> { return settings.resume; }));
+  }
   TSR_RETURN_IF_ERROR(check_held_out(settings, holds_out(*trainer)));
   if (trainer->runtime()->transport() != nullptr && !(settings.samples.empty() && settings.sample_messages.empty()))
     return Status(StatusCode::kUnsupported, "run: samples of text are written by one process, and this one runs with others: option "

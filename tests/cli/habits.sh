@@ -19,6 +19,17 @@ train --steps 2 --resume "$work/lora.tsr" --out "$work/lora2.tsr" >"$work/out.tx
 says "$work/err.txt" 'adapters of rank 2, as the checkpoint has them'
 says "$work/err.txt" "nothing is left to do: the checkpoint is at step 2 of option 'steps' 2; .* 'steps' more than 2"
 lacks "$work/out.txt" '^speed'
+# auto: from the run's own checkpoint, adapters too; from the beginning where there is none.
+train --steps 2 --lora 2 --lora-alpha 4 --resume auto --out "$work/auto" >"$work/out.txt" 2>"$work/err.txt"
+lacks "$work/err.txt" 'resumed at step'
+train --steps 3 --resume auto --out "$work/auto" >"$work/out.txt" 2>"$work/err.txt"
+says "$work/err.txt" 'adapters of rank 2, as the checkpoint has them'
+says "$work/err.txt" 'resumed at step 2'
+! train --steps 3 --resume auto 2>"$work/err.txt" >"$work/out.txt" || fail "resumed without a place"
+says "$work/err.txt" "'resume' is auto, .* option 'out' or 'checkpoint' is missing"
+# A launcher whose processes do not join is told.
+PMI_SIZE=2 "$tessera" generate "$model" --prompt "Once" -n 2 --temp 0 >"$work/out.txt" 2>"$work/err.txt"
+says "$work/err.txt" 'PMI_SIZE is 2.*runs alone'
 # The error of adapters of another rank names both ranks.
 ! train --steps 3 --lora 3 --resume "$work/lora.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "rank 3 resumed rank 2"
 says "$work/err.txt" 'rank 2 and alpha 4, this model.s rank 3 and alpha 3'

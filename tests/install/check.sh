@@ -116,6 +116,7 @@ mv chat_c.txt expected/chat_server.txt
 bash "$here/tests/install/go.sh" "$work"
 bash "$here/tests/install/java.sh" "$work"
 bash "$here/tests/install/python.sh" "$work"
+bash "$here/tests/install/two_processes.sh" "$work"
 if [ "${TESSERA_TEST_FULL:-0}" != 0 ]; then
   bash "$here/tests/install/go_cycles.sh" "$work"
   bash "$here/tests/install/java_cycles.sh" "$work"

@@ -2113,7 +2113,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   checkpoint_every  i64   steps between checkpoints; 0: none (default: a tenth of steps, rounded up)
  *   keep              i64   number of newest checkpoints to keep, above 1 also as CHECKPOINT.step-N, sharing files (default 1)
  *   resume            str   goes on from the checkpoint in this folder, or from that next to this model or these adapters,
- *                           which is kept where out or checkpoint differ
+ *                           which is kept where out or checkpoint differ; "auto": from the run's own checkpoint, where there is one,
+ *                           else from the beginning
  *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_EXISTS)
  *   eval_every        i64   steps between evaluations of held-out data (default 0: one at the end)
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)

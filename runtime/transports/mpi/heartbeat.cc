@@ -31,7 +31,12 @@ Heartbeat::Heartbeat(MPI_Comm comm, double timeout_s, std::string previous)
   if (processes_ > 1) thread_ = Thread([this] { run(); });
 }
 
-Heartbeat::~Heartbeat() { closing_.store(true, std::memory_order_release); }
+Heartbeat::~Heartbeat() { stop(); }
+
+void Heartbeat::stop() {
+  closing_.store(true, std::memory_order_release);
+  thread_ = {};
+}
 
 void Heartbeat::end(int64_t number, const Status& why) {
   Message message{number, kEnd, static_cast<int32_t>(why.code()), 0, {}};
@@ -59,6 +64,7 @@ double Heartbeat::idle_s() const { return now_s() - active_s_.load(); }
 
 void Heartbeat::note(const Message& message) {
   const std::lock_guard lock(mutex_);
+  if (ends_.contains(kAll)) return;
   if (ends_.emplace(message.channel, message).second) to_pass_on_.push_back(message);
   has_failed_.store(true, std::memory_order_release);
   if (message.channel == kAll) has_lost_world_.store(true, std::memory_order_release);

@@ -26,7 +26,9 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // Ends channel `number` in all processes. The first end counts. Any thread.
+  // Tells the others that this process leaves, and sends no more. Not at the same time as another stop.
+  void stop();
+  // Ends channel `number` in all processes. The first end counts, and no end after the loss of a process does. Any thread.
   void end(int64_t number, const Status& why);
   // Why the channel has ended here; ok: it has not. Any thread.
   Status failure(int64_t number) const;

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "graph/base/text.h"
@@ -32,6 +34,10 @@ namespace {
 enum TagKind : int { kWorldTag, kJoinTag, kGroupTag, kTagKinds };
 
 
+// MPI can begin once in a process, and ends with it.
+std::atomic<bool> may_finalize{true}, has_ended{false};
+std::atomic<int64_t> calls{0};  // of MPI, in progress
+
 template <class Body>
 tsr_abi_error* guarded(const tsr_host_api& host, Body&& body) {
   const Status status = tessera::catch_status(body);
@@ -39,13 +45,41 @@ tsr_abi_error* guarded(const tsr_host_api& host, Body&& body) {
                      : host.make_error(host.host, static_cast<int32_t>(status.code()), std::string(status.message()).c_str());
 }
 
-// MPI can begin once in a process, and ends with it.
-std::atomic<bool> may_finalize{true};
+// `guarded` for what calls MPI, which is refused once the process ends.
+template <class Body>
+tsr_abi_error* guarded_call(const tsr_host_api& host, Body&& body) {
+  struct Call {
+    Call() { ++calls; }
+    ~Call() { --calls; }
+  } const call;
+  return guarded(host, [&]() -> Status {
+    if (has_ended) return Status(StatusCode::kFailedPrecondition, "MPI has ended with the process, and joins no processes any more");
+    return body();
+  });
+}
 
-// It waits for the other processes, which may be waiting for a program that has failed: the launcher ends these then.
+// Programs may end without freeing what they have. Never destroyed: they are used at the process's end.
+struct OpenTransports {
+  std::mutex mutex;
+  std::set<tsr_transport*> all;
+};
+OpenTransports& open_transports() {
+  static auto* const transports = new OpenTransports;
+  return *transports;
+}
+void end_heartbeats();
+
+// It waits for the other processes, which may be waiting for a program that has failed, or for a call that another thread has left unfinished: the
+// launcher ends these then.
 void finalize(int status, void*) {
   int is_over = 0;
-  if (status == 0 && may_finalize.load() && MPI_Finalized(&is_over) == MPI_SUCCESS && is_over == 0) (void)MPI_Finalize();
+  if (status != 0 || MPI_Finalized(&is_over) != MPI_SUCCESS || is_over != 0) return;
+  has_ended = true;
+  end_heartbeats();
+  constexpr auto kPatience = std::chrono::seconds(1);
+  for (const auto until = std::chrono::steady_clock::now() + kPatience; calls > 0 && std::chrono::steady_clock::now() < until;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (calls == 0 && may_finalize) (void)MPI_Finalize();
 }
 
 Status begin() {
@@ -104,6 +138,15 @@ struct tsr_transport_group {
 
 namespace {
 
+void end_heartbeats() {
+  OpenTransports& open = open_transports();
+  const std::lock_guard lock(open.mutex);
+  for (tsr_transport* const it : open.all) {
+    if (it->heartbeat->has_lost_world()) may_finalize = false;
+    it->heartbeat->stop();
+  }
+}
+
 Status join_machines(tsr_transport& it) {
   MPI_Comm machine = MPI_COMM_NULL;
   TSR_RETURN_IF_ERROR(
@@ -148,6 +191,9 @@ Status open(const tsr_host_api& host, const tsr_transport_options& options, tsr_
                                          made->world, MPI_STATUS_IGNORE),
                             "MPI_Sendrecv"));
   made->heartbeat = std::make_unique<Heartbeat>(made->beats, options.timeout_s, previous);
+  OpenTransports& open = open_transports();
+  const std::lock_guard lock(open.mutex);
+  open.all.insert(made.get());
   *out = made.release();
   return {};
 }
@@ -186,10 +232,15 @@ Status open_in_time(const tsr_host_api& host, const tsr_transport_options& optio
 
 // Without all processes MPI does not end.
 void close(tsr_transport* transport) {
+  {
+    OpenTransports& open = open_transports();
+    const std::lock_guard lock(open.mutex);
+    open.all.erase(transport);
+  }
   if (transport->heartbeat->has_lost_world()) may_finalize = false;
   transport->heartbeat.reset();
   int is_over = 0;
-  if (may_finalize && MPI_Finalized(&is_over) == MPI_SUCCESS && is_over == 0) {
+  if (may_finalize && !has_ended && MPI_Finalized(&is_over) == MPI_SUCCESS && is_over == 0) {
     MPI_Comm_free(&transport->beats);
     MPI_Comm_free(&transport->world);
   }
@@ -281,7 +332,7 @@ constexpr tsr_transport_api kApi = {
     .abi_version = 1,
     .unavailable_reason = []() -> const char* { return nullptr; },
     .open = [](const tsr_host_api* host, const tsr_transport_options* options,
-               tsr_transport** out) { return guarded(*host, [&] { return open_in_time(*host, *options, out); }); },
+               tsr_transport** out) { return guarded_call(*host, [&] { return open_in_time(*host, *options, out); }); },
     .close = close,
     .describe =
         [](tsr_transport* transport, tsr_transport_info* out) {
@@ -301,11 +352,11 @@ constexpr tsr_transport_api kApi = {
     .close_channel = [](tsr_transport_channel* channel) { delete channel; },
     .broadcast =
         [](tsr_transport_channel* channel, int32_t root, void* data, int64_t bytes) {
-          return guarded(*channel->transport->host, [&] { return broadcast(*channel, root, data, bytes); });
+          return guarded_call(*channel->transport->host, [&] { return broadcast(*channel, root, data, bytes); });
         },
     .gather =
         [](tsr_transport_channel* channel, const void* in, int64_t bytes, void* out) {
-          return guarded(*channel->transport->host, [&] { return gather(*channel, in, bytes, out); });
+          return guarded_call(*channel->transport->host, [&] { return gather(*channel, in, bytes, out); });
         },
     .abort =
         [](tsr_transport_channel* channel, int32_t code, const char* message) {
@@ -320,13 +371,13 @@ constexpr tsr_transport_api kApi = {
         [](tsr_transport_channel* channel) { return guarded(*channel->transport->host, [&] { return channel->failure(); }); },
     .join =
         [](tsr_transport_channel* channel, const int32_t* processes, int32_t count, tsr_transport_group** out) {
-          return guarded(*channel->transport->host, [&] { return join(channel, processes, count, out); });
+          return guarded_call(*channel->transport->host, [&] { return join(channel, processes, count, out); });
         },
     .leave = [](tsr_transport_group* group) { delete group; },
     .exchange =
         [](tsr_transport_group* group, const tsr_transport_part* sends, int32_t send_count, const tsr_transport_part* receives,
            int32_t receive_count) {
-          return guarded(*group->channel->transport->host, [&]() -> Status {
+          return guarded_call(*group->channel->transport->host, [&]() -> Status {
             Requests requests;
             TSR_RETURN_IF_ERROR(post(requests, *group, sends, send_count, receives, receive_count));
             return requests.wait([&] { return group->channel->ended(); });

@@ -27,6 +27,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	tessera.Exit(0) // leaves the other processes, where there are some (mpirun)
 }
 
 // Handles free themselves; nothing here is closed by hand, so finalisers do all of it.

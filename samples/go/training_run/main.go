@@ -42,7 +42,6 @@ func main() {
 	trainer := must(tessera.NewTrainer(runtime, model, dataset, tessera.Options{"batch": 8, "lr": 1e-3, "steps": steps}))
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt) // Ctrl-C leaves a checkpoint
 	run := must(tessera.NewRunContext(ctx, trainer, options))
-	defer run.Close()
 	for run.Next() {
 		switch event := run.Event(); event.Kind {
 		case tessera.RunStep:
@@ -55,4 +54,6 @@ func main() {
 	}
 	must(0, run.Err())
 	fmt.Println(run.Outcome())
+	run.Close()
+	tessera.Exit(0) // leaves the other processes, where there are some (mpirun)
 }
