@@ -357,6 +357,7 @@ void run_bench(const CLI::App& command, const Arguments& args) {
                      : args.mode == "decode" ? bench_decode
                                              : bench_serving;
   const Json result = bench(args, runtime, model, sizes);
+  if (!is_first_process()) return;
   if (args.json) return print_json(result);
   print_result(result);
 }

@@ -274,6 +274,7 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
   set_serving(options, serving);
   const Engine engine = make_interruptible<Engine>(tsr_engine_new, served.runtime, served.model.get(),
                                                    static_cast<const tsr_options*>(options.get()));
+  if (follow(engine)) return {};
   const LoadedAdapters adapters = load_adapters(serving, served.model, engine);
   Clients clients(load, served, engine, adapters.numbers);
   clients.warm_up();

@@ -112,6 +112,14 @@ Runtime open_runtime(const Common& common) {
 
 bool is_first_process() { return process == 0; }
 
+bool follow(const Engine& engine) {
+  if (is_first_process()) return false;
+  tsr_event event{};
+  event.struct_size = sizeof event;
+  check(tsr_engine_next(engine.get(), -1, &event));
+  return true;
+}
+
 void print_error(const std::string& message) {
   const std::string line = format_process() + message + '\n';
   if (error_output < 0)

@@ -67,6 +67,8 @@ void set_placement(const Options& options, const Common& common);
 // here on; the others print their errors.
 Runtime open_runtime(const Common& common);
 bool is_first_process();
+// Whether another process has the engine's requests; then waits until it has freed its engine.
+bool follow(const Engine& engine);
 // Prints an error, with the number of the process if it is not the first of several.
 void print_error(const std::string& message);
 

@@ -129,6 +129,7 @@ void generate_constrained_text(const Arguments& args, const Constraint& constrai
   Serving one = args.serving;
   one.sequences = 1;
   const Engine engine = new_engine(args, one, runtime, model);
+  if (follow(engine)) return;
   const Options options = make<Options>(tsr_options_new);
   set(options, constraint->first.c_str(), constraint->second);
   int64_t request = 0;

@@ -43,6 +43,7 @@ struct Session::Impl {
         memory(executable->impl(), ranks),
         values(executable->impl(), ranks, comms, memory) {}
   ~Impl() {
+    if (leads() && !in_forked_child()) (void)tell({.kind = LedCalls::Kind::kEnd});
     watchdog.reset();
     others.reset();
     for (const auto& rank : ranks) rank->release_comms();
@@ -99,6 +100,9 @@ struct Session::Impl {
   mutable std::atomic<int64_t> last_done{-1};  // at the watchdog's last look
 
   LedWork led_work;
+  std::unique_ptr<LedCalls> led_calls;  // null: every process makes its own calls
+  bool leads() const { return led_calls != nullptr && led_calls->is_first(); }
+  Status tell(const LedCalls::Call& call);
 
   // Begins an update for all ranks.
   void begin_update();
@@ -314,7 +318,6 @@ Status Session::Impl::run_all(const SessionEntry& entry) {
 }
 
 Status Session::Impl::run(const SessionEntry& entry) {
-  TSR_RETURN_IF_ERROR(values.check_written(entry));
   TSR_RETURN_IF_ERROR(memory.before_run(entry.index));
 
   {
@@ -343,9 +346,12 @@ Status Session::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(impl_->usable());
   TSR_ASSIGN_OR_RETURN(SessionEntry * found, impl_->values.find_entry(entry));
   found->ran = false;
-  TSR_RETURN_IF_ERROR(impl_->run(*found));
-  found->ran = true;
-  return {};
+  TSR_RETURN_IF_ERROR(impl_->values.check_written(*found));
+  if (impl_->leads()) TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kRun, .entry = entry}));
+  const Status made = impl_->run(*found);
+  if (!made.ok() && impl_->led_calls != nullptr) impl_->comms.abort(made);
+  found->ran = made.ok();
+  return made;
 }
 
 void Session::cancel() {
@@ -364,6 +370,7 @@ bool Session::failed() const {
 
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
+  if (impl_->leads()) TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kRestore}));
   for (const auto& rank : impl_->ranks) rank->release_comms();
   TSR_RETURN_IF_ERROR(impl_->connect());
   {
@@ -391,54 +398,115 @@ void Session::end_world(const Status& why) {
   if (impl_->comms.channel() != nullptr) impl_->comms.abort(why);
 }
 
+Status Session::begin_lead() {
+  const std::shared_ptr<Transport>& transport = impl_->executable->impl().devices->impl().transport;
+  if (transport == nullptr || impl_->program.rank_set().is_whole()) return {};
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<LedCalls> calls, LedCalls::open(transport));
+  TSR_RETURN_IF_ERROR(impl_->values.learn_names(calls->channel()));
+  impl_->led_calls = std::move(calls);
+  return {};
+}
+
+bool Session::is_led() const { return impl_->led_calls != nullptr && !impl_->leads(); }
+
+Status Session::follow() {
+  if (!is_led()) return {};
+  std::vector<std::byte> scratch;
+  return impl_->led_calls->follow([&](const LedCalls::Call& call) {
+    // What one process cannot do ends the call in all.
+    const Status made = catch_status([&] { return make(call, scratch); });
+    if (!made.ok()) impl_->comms.abort(made);
+  });
+}
+
+Status Session::Impl::tell(const LedCalls::Call& call) {
+  led_calls->keep(call);
+  return led_calls->tell();
+}
+
+Status Session::make(const LedCalls::Call& call, std::vector<std::byte>& scratch) {
+  using Kind = LedCalls::Kind;
+  scratch.resize(static_cast<size_t>(call.bytes));
+  switch (call.kind) {
+    case Kind::kFeed: return feed(call.entry, call.name, call.value);
+    case Kind::kWrite: return write(call.name, call.value);
+    case Kind::kWriteRows: return write_rows(call.name, call.first, call.value);
+    case Kind::kZeroState: return zero_state();
+    case Kind::kRun: return run(call.entry);
+    case Kind::kFetch: return fetch_into(call.entry, call.name, scratch);
+    case Kind::kRead: return read_into(call.name, scratch);
+    case Kind::kReadRows: return read_rows_into(call.name, call.first, scratch);
+    case Kind::kRestore: return restore();
+    case Kind::kEnd: break;
+  }
+  return {};
+}
+
 // ---- values
 
 Status Session::write(std::string_view name, const HostTensor& value) {
   TSR_ASSIGN_OR_RETURN(SessionTensor * tensor, impl_->values.find_tensor(name));
-  return impl_->values.copy_in(*tensor, value);
+  TSR_RETURN_IF_ERROR(impl_->values.copy_in(*tensor, value));
+  if (impl_->leads()) impl_->led_calls->keep({.kind = LedCalls::Kind::kWrite, .name = name, .value = value});
+  return {};
 }
 
 Status Session::write_rows(std::string_view name, int64_t first, const HostTensor& value) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
-  return impl_->values.copy_rows_in(*tensor, first, value);
+  TSR_RETURN_IF_ERROR(impl_->values.copy_rows_in(*tensor, first, value));
+  if (impl_->leads()) impl_->led_calls->keep({.kind = LedCalls::Kind::kWriteRows, .name = name, .first = first, .value = value});
+  return {};
 }
 
 Status Session::read_rows_into(std::string_view name, int64_t first, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  if (impl_->leads())
+    TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kReadRows, .name = name, .first = first, .bytes = std::ssize(out)}));
   return impl_->values.copy_rows_out(*tensor, first, out);
 }
 
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
   TSR_RETURN_IF_ERROR(impl_->led_work.announce(name));
+  if (impl_->leads()) TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kRead, .name = name, .bytes = std::ssize(out)}));
   return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::read(std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
   TSR_RETURN_IF_ERROR(impl_->led_work.announce(name));
+  if (impl_->leads()) TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kRead, .name = name, .bytes = bytes(tensor->global)}));
   return impl_->values.read(*tensor);
 }
 
 Status Session::feed(std::string_view entry, std::string_view input, const HostTensor& value) {
   TSR_RETURN_IF_ERROR(impl_->usable());
   TSR_ASSIGN_OR_RETURN(SessionTensor * tensor, impl_->values.find_input(entry, input));
-  return impl_->values.copy_in(*tensor, value);
+  TSR_RETURN_IF_ERROR(impl_->values.copy_in(*tensor, value));
+  if (impl_->leads()) impl_->led_calls->keep({.kind = LedCalls::Kind::kFeed, .entry = entry, .name = input, .value = value});
+  return {};
 }
 
 Status Session::fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out) {
   TSR_RETURN_IF_ERROR(impl_->usable());
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_output(entry, output));
+  if (impl_->leads())
+    TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kFetch, .entry = entry, .name = output, .bytes = std::ssize(out)}));
   return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::fetch(std::string_view entry, std::string_view output) {
   TSR_RETURN_IF_ERROR(impl_->usable());
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_output(entry, output));
+  if (impl_->leads())
+    TSR_RETURN_IF_ERROR(impl_->tell({.kind = LedCalls::Kind::kFetch, .entry = entry, .name = output, .bytes = bytes(tensor->global)}));
   return impl_->values.read(*tensor);
 }
 
-Status Session::zero_state() { return impl_->values.zero_states(); }
+Status Session::zero_state() {
+  if (impl_->leads()) impl_->led_calls->keep({.kind = LedCalls::Kind::kZeroState});
+  return impl_->values.zero_states();
+}
 
 bool Session::is_shared(std::string_view name) const {
   const Result<SessionTensor*> found = impl_->values.find_tensor(name);
@@ -484,6 +552,25 @@ bool Session::is_captured(std::string_view entry) const {
     if (const int32_t index = (*found)->index[at]; index >= 0 && !impl_->ranks[at]->is_captured(index))
       return false;
   return true;
+}
+
+std::map<std::string, TensorType> Session::types(SlotKind kind) const { return impl_->values.types(kind); }
+
+bool Session::has_entry(std::string_view entry) const { return impl_->values.look_up_entry(entry) != nullptr; }
+
+const TensorType* Session::find_input(std::string_view entry, std::string_view input) const {
+  const SessionEntry* const found = impl_->values.look_up_entry(entry);
+  if (found == nullptr) return nullptr;
+  const auto tensor = std::ranges::find(found->inputs, input, &SessionTensor::name);
+  return tensor != found->inputs.end() ? &tensor->global : nullptr;
+}
+
+std::vector<std::string> Session::input_names(std::string_view entry) const {
+  std::vector<std::string> names;
+  if (const SessionEntry* const found = impl_->values.look_up_entry(entry))
+    for (const SessionTensor& input : found->inputs) names.push_back(input.name);
+  std::ranges::sort(names);
+  return names;
 }
 
 const Executable& Session::executable() const { return *impl_->executable; }

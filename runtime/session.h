@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "graph/program.h"
 #include "graph/trace.h"
 #include "runtime/device_set.h"
+#include "runtime/led_calls.h"
 #include "runtime/turn_ledger.h"
 
 namespace tessera {
@@ -120,6 +122,13 @@ class Session {
   // Runs `work` in the first process of the world alone (led_work.h), where it may call `read` and `read_into` of this session. The
   // other processes call this at the same time. All get the text of the work, or its error.
   Result<std::string> lead(const std::function<Result<std::string>()>& work);
+  // From here on the first process uses the session for all: its calls are made by the others too, within `follow`. Collective, after all
+  // values were written.
+  Status begin_lead();
+  // Whether another process uses this session, so that calls here are wrong but `follow` and those that only report.
+  bool is_led() const;
+  // Makes the first process' calls until it frees its session. An error: that process is lost.
+  Status follow();
   // Ends what the processes do together, with this error in all others; nothing where all ranks live here.
   void end_world(const Status& why);
   void cancel();        // from any thread: the run in progress returns kCancelled
@@ -140,10 +149,16 @@ class Session {
   // Whether runs of the entry are now one launch per rank, since the backend captured it.
   bool is_captured(std::string_view entry) const;
   const Executable& executable() const;
+  // The program's tensors of a kind, and an entry's inputs, by name; of a session that is led also those that only other processes have.
+  std::map<std::string, TensorType> types(SlotKind kind) const;
+  bool has_entry(std::string_view entry) const;
+  const TensorType* find_input(std::string_view entry, std::string_view input) const;  // null: there is none
+  std::vector<std::string> input_names(std::string_view entry) const;
 
  private:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
+  Status make(const LedCalls::Call& call, std::vector<std::byte>& scratch);  // of the first process; `scratch`: for what is read
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,12 +1,14 @@
 #include "runtime/session_values.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "runtime/box_copy.h"
 #include "runtime/host_services.h"
+#include "runtime/message.h"
 
 namespace tessera {
 
@@ -80,6 +82,80 @@ SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& 
     }
   }
   unwritten_ = static_cast<size_t>(std::ranges::count(tensors_, false, &SessionTensor::written));
+}
+
+namespace {
+
+void put_tensors(MessageWriter& message, const std::vector<SessionTensor>& tensors) {
+  message.put(std::ssize(tensors));
+  for (const SessionTensor& tensor : tensors) {
+    message.put(static_cast<int64_t>(tensor.kind));
+    message.put(tensor.name);
+    message.put(tensor.global);
+  }
+}
+
+// Calls `add` with each tensor, without its bindings.
+Status take_tensors(MessageReader& message, const std::function<void(SessionTensor)>& add) {
+  TSR_ASSIGN_OR_RETURN(const int64_t count, message.number());
+  for (int64_t i = 0; i < count; ++i) {
+    SessionTensor tensor;
+    TSR_ASSIGN_OR_RETURN(const int64_t kind, message.number());
+    tensor.kind = static_cast<SlotKind>(kind);
+    TSR_ASSIGN_OR_RETURN(tensor.name, message.text());
+    TSR_ASSIGN_OR_RETURN(tensor.global, message.type());
+    tensor.written = tensor.kind == SlotKind::kState || tensor.kind == SlotKind::kParameter || tensor.kind == SlotKind::kConstant;
+    add(std::move(tensor));
+  }
+  return {};
+}
+
+void add_if_new(std::vector<SessionTensor>& list, SessionTensor tensor) {
+  if (std::ranges::find(list, tensor.name, &SessionTensor::name) == list.end()) list.push_back(std::move(tensor));
+}
+
+}  // namespace
+
+Status SessionValues::learn_names(Channel& channel) {
+  MessageWriter mine;
+  put_tensors(mine, tensors_);
+  mine.put(std::ssize(entries_));
+  for (const SessionEntry& entry : entries_) {
+    mine.put(entry.name);
+    put_tensors(mine, entry.inputs);
+    put_tensors(mine, entry.outputs);
+  }
+  for (int32_t process = 0; process < channel.transport().processes(); ++process) {
+    TSR_ASSIGN_OR_RETURN(const std::string text, channel.broadcast_text(process, mine.text()));
+    if (process == channel.transport().process()) continue;
+    MessageReader theirs(text);
+    TSR_RETURN_IF_ERROR(take_tensors(theirs, [&](SessionTensor tensor) {
+      if (tensor_index_.emplace(tensor.name, tensors_.size()).second) tensors_.push_back(std::move(tensor));
+    }));
+    TSR_ASSIGN_OR_RETURN(const int64_t entries, theirs.number());
+    for (int64_t i = 0; i < entries; ++i) {
+      TSR_ASSIGN_OR_RETURN(const std::string_view name, theirs.text());
+      auto entry = std::ranges::find(entries_, name, &SessionEntry::name);
+      if (entry == entries_.end())
+        entry = entries_.insert(entries_.end(), SessionEntry{std::string(name), std::vector<int32_t>(program_.ranks.size(), -1), {}, {}});
+      TSR_RETURN_IF_ERROR(take_tensors(theirs, [&](SessionTensor tensor) { add_if_new(entry->inputs, std::move(tensor)); }));
+      TSR_RETURN_IF_ERROR(take_tensors(theirs, [&](SessionTensor tensor) { add_if_new(entry->outputs, std::move(tensor)); }));
+    }
+  }
+  owners_.clear();  // tensors have moved
+  return {};
+}
+
+std::map<std::string, TensorType> SessionValues::types(SlotKind kind) const {
+  std::map<std::string, TensorType> types;
+  for (const SessionTensor& tensor : tensors_)
+    if (tensor.kind == kind) types.emplace(tensor.name, tensor.global);
+  return types;
+}
+
+const SessionEntry* SessionValues::look_up_entry(std::string_view name) const {
+  const auto found = std::ranges::find(entries_, name, &SessionEntry::name);
+  return found != entries_.end() ? &*found : nullptr;
 }
 
 Result<SessionEntry*> SessionValues::find_entry(std::string_view name) {

@@ -52,11 +52,17 @@ class SessionValues {
   Result<SessionEntry*> find_entry(std::string_view name);
   Result<SessionTensor*> find_tensor(std::string_view name);  // parameters, states, constants
   Result<SessionTensor*> find_input(std::string_view entry, std::string_view name);
+  const SessionEntry* look_up_entry(std::string_view name) const;  // null: there is none
   // kFailedPrecondition before the entry's first run.
   Result<SessionTensor*> find_output(std::string_view entry, std::string_view name);
 
   // Checks that all parameters, constants and inputs of this entry have a value.
   Status check_written(const SessionEntry& entry) const;
+
+  // Adds the tensors that only other processes have. Collective over the channel's world.
+  Status learn_names(Channel& channel);
+  // The types of all tensors of a kind, by name.
+  std::map<std::string, TensorType> types(SlotKind kind) const;
 
   // Call after the ranks have memory: shared weights have values.
   void note_shared();

@@ -40,6 +40,13 @@ Status agree(Channel* channel, const Status& mine) {
   return status_of_message(message).with_context(format("process {}", process));
 }
 
+Result<int64_t> agree_on_largest(Channel* channel, int64_t mine) {
+  if (channel == nullptr) return mine;
+  std::vector<int64_t> all(static_cast<size_t>(channel->transport().processes()));
+  TSR_RETURN_IF_ERROR(channel->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+  return *std::ranges::max_element(all);
+}
+
 Status agree_on_values(Channel* channel, const std::map<std::string, std::string>& mine) {
   if (channel == nullptr) return {};
   TSR_ASSIGN_OR_RETURN(const std::string text, channel->broadcast_text(0, dump(Json(mine))));

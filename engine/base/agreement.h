@@ -16,4 +16,7 @@ Status agree(Channel* channel, const Status& mine);
 // process, and both values. Collective; ok without a channel.
 Status agree_on_values(Channel* channel, const std::map<std::string, std::string>& mine);
 
+// The largest of all processes' numbers. Collective; `mine` without a channel.
+Result<int64_t> agree_on_largest(Channel* channel, int64_t mine);
+
 }  // namespace tessera

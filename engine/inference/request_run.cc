@@ -85,7 +85,8 @@ Result<std::unique_ptr<RequestRun>> RequestRun::open(const std::string& path, co
   std::error_code ignored;
   if (!out.empty() && fs::equivalent(path, out, ignored))
     return Status(StatusCode::kInvalidArgument, format("{}: is the file of the prompts", out));
-  TSR_ASSIGN_OR_RETURN(made->results_, ResultFile::create(out));
+  made->out_ = out;
+  if (!Runtime::is_launched_after_first()) TSR_ASSIGN_OR_RETURN(made->results_, ResultFile::create(out));
   TSR_ASSIGN_OR_RETURN(made->requests_, RequestFile::open(path, folder_of(out)));
   return made;
 }
@@ -128,6 +129,11 @@ Status RequestRun::start(std::shared_ptr<Runtime> runtime, std::shared_ptr<Share
     options.emplace("adapter_rank", rank);
   }
   TSR_ASSIGN_OR_RETURN(auto engine, Engine::create(std::move(runtime), std::move(model), options));
+  if (engine->follows()) {
+    engine_ = std::move(engine);
+    return {};
+  }
+  if (results_ == nullptr) TSR_ASSIGN_OR_RETURN(results_, ResultFile::create(out_));
   for (Adapter& it : adapters_) {
     const Result<int64_t> number = engine->load_adapter(it.path);
     if (!number.ok()) return at_place(it.place, it.path, number.status());
@@ -147,6 +153,11 @@ Result<double> RequestRun::step() {
   if (engine_ == nullptr)
     return Status(StatusCode::kFailedPrecondition, "nothing was started: call tsr_request_file_start first");
   if (is_finished_) return 1.0;
+  if (engine_->follows()) {
+    TSR_RETURN_IF_ERROR(engine_->next(kStep_s).status());
+    is_finished_ = engine_->has_followed();
+    return is_finished_ ? 1.0 : 0.0;
+  }
   const auto seconds_since = [](std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
@@ -275,7 +286,7 @@ std::string RequestRun::report_json() const {
                  {"done", done_},
                  {"failed", failed_},
                  {"first_failure", first_failure_},
-                 {"part", results_->part()},
+                 {"part", results_ != nullptr ? results_->part() : std::string()},
                  {"prompt_tokens", prompt_tokens_},
                  {"cached_tokens", cached_tokens_},
                  {"tokens", tokens_},

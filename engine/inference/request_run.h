@@ -56,7 +56,8 @@ class RequestRun {
   Status put(int64_t line, const Json& result, const std::string& error);
 
   std::unique_ptr<RequestFile> requests_;
-  std::unique_ptr<ResultFile> results_;
+  std::string out_;
+  std::unique_ptr<ResultFile> results_;        // of the process that has the requests
   std::map<std::string, std::string> named_;  // paths of adapters
   Options allowed_;                           // for requests without a constraint
   bool ids_ = false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "engine/base/ordered_tasks.h"
 #include "engine/model/stored_values.h"
@@ -14,14 +13,6 @@
 
 namespace tessera {
 namespace {
-
-std::vector<std::pair<std::string, TensorType>> types_of(const Program& program,
-                                                         std::vector<Binding> RankProgram::*bindings) {
-  std::map<std::string, TensorType> types;  // sorted, so checkpoints list tensors in one order
-  for (const RankProgram& rank : program.ranks)
-    for (const Binding& binding : rank.*bindings) types.emplace(binding.name, binding.global);
-  return {types.begin(), types.end()};
-}
 
 size_t threads_of(Runtime& runtime) {
   const tsr_host_api& host = runtime.registry().host();
@@ -71,9 +62,8 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
   TSR_RETURN_IF_ERROR(prepared->runtime->check_process());
   std::unique_ptr<ProgramRunner> running(new ProgramRunner);
   running->prepared_ = std::move(prepared);
-  running->parameters_ = types_of(running->program(), &RankProgram::parameters);
-  running->states_ = types_of(running->program(), &RankProgram::states);
   TSR_ASSIGN_OR_RETURN(running->session_, Session::create(running->prepared_->executable, options));
+  running->note_types();
   return running;
 }
 
@@ -118,26 +108,19 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
 
 size_t ProgramRunner::threads() const { return threads_of(*prepared_->runtime); }
 
-bool ProgramRunner::has_entry(std::string_view entry) const {
-  return program().find_entry(program().first, entry) != nullptr;
+Status ProgramRunner::begin_lead() {
+  TSR_RETURN_IF_ERROR(session_->begin_lead());
+  note_types();
+  return {};
 }
 
-const TensorType* ProgramRunner::find_input(std::string_view entry, std::string_view name) const {
-  for (size_t at = 0; at < program().ranks.size(); ++at) {
-    const EntryPoint* point = program().find_entry(program().rank_of(at), entry);
-    if (!point) continue;
-    for (const Binding& input : point->inputs)
-      if (input.name == name) return &input.global;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> ProgramRunner::input_names(std::string_view entry) const {
-  std::set<std::string> names;
-  for (size_t at = 0; at < program().ranks.size(); ++at)
-    if (const EntryPoint* point = program().find_entry(program().rank_of(at), entry))
-      for (const Binding& input : point->inputs) names.insert(input.name);
-  return {names.begin(), names.end()};
+void ProgramRunner::note_types() {
+  const auto types = [&](SlotKind kind) {
+    const std::map<std::string, TensorType> found = session_->types(kind);  // sorted, so checkpoints list tensors in one order
+    return std::vector<std::pair<std::string, TensorType>>(found.begin(), found.end());
+  };
+  parameters_ = types(SlotKind::kParameter);
+  states_ = types(SlotKind::kState);
 }
 
 Status ProgramRunner::feed(std::string_view entry, std::string_view name, const HostTensor& value) {

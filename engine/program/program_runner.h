@@ -50,9 +50,9 @@ class ProgramRunner {
   bool has_input(std::string_view entry, std::string_view name) const {
     return find_input(entry, name) != nullptr;
   }
-  const TensorType* find_input(std::string_view entry, std::string_view name) const;
-  bool has_entry(std::string_view entry) const;
-  std::vector<std::string> input_names(std::string_view entry) const;
+  const TensorType* find_input(std::string_view entry, std::string_view name) const { return session_->find_input(entry, name); }
+  bool has_entry(std::string_view entry) const { return session_->has_entry(entry); }
+  std::vector<std::string> input_names(std::string_view entry) const { return session_->input_names(entry); }
 
   // After a failed run all calls except `restore` are refused.
   Status run(std::string_view entry);
@@ -63,7 +63,10 @@ class ProgramRunner {
   // Stops a run in progress, if any; any thread.
   void cancel();
 
-  // Global types of parameters and states over all ranks, by name.
+  // With devices of several processes: from here on the first one uses the program for all (Session::begin_lead). Collective.
+  Status begin_lead();
+
+  // Global types of parameters and states by name: over the ranks of this process, of a program that is led over all.
   const std::vector<std::pair<std::string, TensorType>>& parameters() const { return parameters_; }
   const std::vector<std::pair<std::string, TensorType>>& states() const { return states_; }
 
@@ -80,6 +83,8 @@ class ProgramRunner {
 
   std::shared_ptr<const LoadedProgram> prepared_;
   std::shared_ptr<const SharedWeights> weights_;  // null without shared parameters
+  void note_types();
+
   std::unique_ptr<Session> session_;
   std::vector<std::pair<std::string, TensorType>> parameters_, states_;
   std::mutex cancel_mutex_;

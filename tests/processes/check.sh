@@ -56,6 +56,38 @@ processes -n 2 "$tessera" "${common[@]}" --steps 4 --lora 4 --out "$work/adapter
 [ -s "$work/adapter2/adapter_model.safetensors" ] || fail "no adapter was written"
 pass
 
+# auto goes on where there is a checkpoint, in all processes.
+for steps in 4 6; do
+  processes -n 2 "$tessera" "${common[@]}" --steps $steps --parallel dp=2 --resume auto --out "$work/auto.tsr" >/dev/null 2>"$work/auto.log" || { cat "$work/auto.log"; fail "resume auto"; }
+done
+grep -q 'resumed at step 4' "$work/auto.log" || { cat "$work/auto.log"; fail "resume auto began again"; }
+pass
+
+# ---- requests: process 0 has them, the others compute their part
+"$tessera" new llama:L=4,C=64,H=4,KV=2,F=128,V=256,T=256 --tokenizer bytes --seed 1 -o "$work/serves.tsr" >"$work/new.log"
+python3 - >"$work/requests.jsonl" <<'P'
+import json
+for i in range(200):
+    print(json.dumps({"prompt": "A text that many share, and then its own: " + "ab" * (i % 7) + str(i), "seed": i, "temperature": 0.8, "max_tokens": 3 + i % 11, "n": 1 + i % 2}))
+P
+answers() { # answers OUT WORDS COMMAND...: what is served, and how many tokens were read from the cache
+  local out=$1 words=$2
+  shift 2
+  "$@" generate "$work/serves.tsr" --prompts "$work/requests.jsonl" --sequences 8 --parallel "$words" --out "$out" --json >"$out.json" 2>"$work/serve.log" ||
+    { cat "$work/serve.log"; fail "requests with $words"; }
+}
+for words in tp=2 pp=2; do
+  rm -f "$work"/served*
+  answers "$work/served1" $words env TESSERA_DEVICES= "$tessera" --devices cpu:2
+  answers "$work/served2" $words mpirun --oversubscribe -n 2 "$tessera"
+  same "$work/served1" "$work/served2"
+  python3 - "$work"/served[12].json <<'P' || fail "$words: other counts in two processes"
+import json, sys
+one, two = (json.loads(open(path).read()) for path in sys.argv[1:])
+sys.exit(any(one[key] != two[key] for key in ("cached_tokens", "prompt_tokens", "tokens", "failed")) or one["failed"] != 0 or one["cached_tokens"] == 0)
+P
+done
+
 # ---- checkpoints: stopped at step 4, on with as many processes to the same bits, and with one or four to nearly the same
 whole() { "$tessera" "${common[@]}" --steps 8 "$@" 2>"$work/whole.log"; }
 whole --devices cpu:2 --parallel dp=2 --checkpoint-every 4 --keep 3 --out "$work/whole.tsr" --json >"$work/whole.json"

@@ -76,6 +76,57 @@ TEST_CASE("processes fetch what others hold, in any rows, and one may lead") {
   }
 }
 
+TEST_CASE("calls of a session that is led are made by all, after an error too") {
+  BackendRegistry registry(test::cpu_options(2));
+  const auto floats = [](const HostTensor& tensor) { return std::vector<float>(tensor.as<float>().begin(), tensor.as<float>().end()); };
+  const auto use = [&](Session& session) {
+    std::vector<float> all;
+    const auto add = [&](const HostTensor& tensor) {
+      for (const float value : floats(tensor)) all.push_back(value);
+    };
+    for (const float first : {1.0f, 7.0f}) {
+      REQUIRE(session.feed("step", "x", values({5, 4}, first)).ok());
+      REQUIRE(session.run("step").ok());
+      add(session.fetch("step", "y").value());
+    }
+    REQUIRE(session.write("w", values({4, 3}, 3)).ok());
+    REQUIRE(session.run("step").ok());
+    add(session.fetch("step", "y").value());
+    add(session.read("count").value());
+    REQUIRE(session.zero_state().ok());
+    REQUIRE(session.run("step").ok());
+    add(session.read("count").value());
+    return all;
+  };
+  std::vector<float> wanted, found;
+  {
+    const auto devices = DeviceSet::open(registry, "cpu:3").value();
+    const auto session = Session::create(Executable::prepare(devices, test::data_parallel_program(*devices, 5)).value()).value();
+    REQUIRE(session->write("w", values({4, 3}, 1)).ok());
+    wanted = use(*session);
+  }
+  ThreadWorld::run(3, registry.host(), [&](const std::shared_ptr<Transport>& transport) {
+    Part part(registry, transport);
+    REQUIRE(part.session->begin_lead().ok());
+    CHECK(part.session->types(SlotKind::kParameter).contains("w"));
+    CHECK(part.session->find_input("step", "x") != nullptr);
+    CHECK(part.session->is_led() == (transport->process() > 0));
+    if (part.session->is_led()) {
+      CHECK(part.session->follow().to_string() == Status().to_string());
+      return;
+    }
+    found = use(*part.session);
+    part.session->end_world(Status(StatusCode::kIo, "an end"));
+    const Status failed = part.session->run("step");
+    CHECK_MESSAGE(failed.to_string().find("an end") != std::string::npos, failed.to_string());
+    REQUIRE(part.session->restore().ok());
+    REQUIRE(part.session->write("w", values({4, 3}, 1)).ok());
+    CHECK(use(*part.session) == wanted);
+    part.session = nullptr;  // the others end
+  });
+  CHECK(found == wanted);
+}
+
 TEST_CASE("processes with programs of different plans are told before they run") {
   BackendRegistry registry(test::cpu_options(2));
   ThreadWorld::run(2, registry.host(), [&](const std::shared_ptr<Transport>& transport) {

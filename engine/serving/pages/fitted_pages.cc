@@ -1,10 +1,14 @@
 #include "engine/serving/pages/fitted_pages.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <set>
+#include <span>
 #include <string>
 
 #include "graph/transform/row_adapters.h"
+#include "runtime/transport.h"
 
 namespace tessera {
 
@@ -67,6 +71,33 @@ std::vector<PageBytes> bytes_of_pages(const CompiledProgram& compiled, const Ser
   return pages;
 }
 
+namespace {
+
+struct FittedRank {
+  PageBytes page;
+  int64_t arena_bytes = 0;
+};
+
+// Of the ranks of all processes, so that these choose the same.
+Result<std::vector<FittedRank>> ranks_of_all(const CompiledProgram& compiled, const ServingSettings& settings, const DeviceSet& devices) {
+  std::vector<FittedRank> mine;
+  for (const PageBytes& page : bytes_of_pages(compiled, settings))
+    mine.push_back({page, compiled.program.ranks[mine.size()].arena_bytes});
+  Channel* const channel = devices.channel();
+  if (channel == nullptr) return mine;
+  std::vector<FittedRank> all;
+  for (int32_t process = 0; process < channel->transport().processes(); ++process) {
+    auto count = std::ssize(mine);
+    TSR_RETURN_IF_ERROR(channel->broadcast(process, std::as_writable_bytes(std::span(&count, 1))));
+    std::vector<FittedRank> theirs = process == channel->transport().process() ? mine : std::vector<FittedRank>(static_cast<size_t>(count));
+    TSR_RETURN_IF_ERROR(channel->broadcast(process, std::as_writable_bytes(std::span(theirs))));
+    std::ranges::copy(theirs, std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+
 Result<CompiledProgram> compile_smallest(const Graph& forward, ServingSettings& settings, ChosenPages chosen,
                                          const std::shared_ptr<DeviceSet>& devices) {
   const PageChoice choice(settings, chosen.windows);
@@ -88,16 +119,14 @@ Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& s
   compiled = compile_serving(forward, settings, devices, along);
   if (!compiled.ok()) return compiled;
   const ServingSettings least = settings;
-  const std::vector<PageBytes> page = bytes_of_pages(*compiled, least);
+  TSR_ASSIGN_OR_RETURN(const std::vector<FittedRank> ranks, ranks_of_all(*compiled, least, *devices));
   const auto fits = [&](int64_t pages) {
     ServingSettings larger = least;
     choice.set(larger, pages);
-    for (size_t i = 0; i < page.size(); ++i) {
-      const int64_t more = page[i].full * (larger.pages - least.pages) +
-                           page[i].window * (larger.window_pages - least.window_pages);
-      if (compiled->program.ranks[i].arena_bytes + more > settings.compute.memory_limit) return false;
-    }
-    return true;
+    return std::ranges::all_of(ranks, [&](const FittedRank& rank) {
+      const int64_t more = rank.page.full * (larger.pages - least.pages) + rank.page.window * (larger.window_pages - least.window_pages);
+      return rank.arena_bytes + more <= settings.compute.memory_limit;
+    });
   };
   int64_t pages = choice.least();
   for (int64_t too_many = choice.most(); pages + 1 < too_many;) {

@@ -37,7 +37,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
                                                       {.index = 0, .count = replicas}));
   TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(settings)));
+  std::vector<ProgramRunner*> runners = core->runners();
+  const bool follows = core->runner().session().is_led();
   engine->add_replica(std::move(core), replicas > 1);
+  if (follows) engine->follower_ = std::make_unique<Follower>(runners);
   for (int32_t index = 1; index < replicas; ++index) {
     TSR_ASSIGN_OR_RETURN(core, engine->core().replicate({.index = index, .count = replicas}));
     engine->add_replica(std::move(core), true);
@@ -81,12 +84,21 @@ void Engine::add_replica(std::unique_ptr<ServingCore> core, bool has_others) {
 
 // Each worker ends after its step. Until then it may call other replicas.
 Engine::~Engine() {
+  if (runtime().in_creating_process())
+    follower_.reset();
+  else
+    (void)follower_.release();  // its threads are the parent's
   for (const auto& replica : replicas_) replica->close();
   for (const auto& replica : replicas_) replica->join();
 }
 
-Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
+Status Engine::check_call() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  return follower_ != nullptr ? Follower::refused(replicas_[0]->core().runner(), "engine") : Status();
+}
+
+Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
+  TSR_RETURN_IF_ERROR(check_call());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_text(prompt, options));
   if (!request.task || !request.task->reads_hidden())  // an embedding request has no such option
     prompt_note_.warn(prompt, request.sampling->special, runtime());
@@ -94,13 +106,13 @@ Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) 
 }
 
 Result<int64_t> Engine::submit_tokens(std::vector<int32_t> prompt, const Options& options) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_tokens(std::move(prompt), options));
   return add(std::move(request));
 }
 
 Result<int64_t> Engine::submit_messages(std::string_view messages, const Options& options) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_messages(messages, options));
   return add(std::move(request));
 }
@@ -138,23 +150,23 @@ Result<int64_t> Engine::add(ServingRequest request) {
 
 Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                         const Options& options) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_sequence(sequence, more, options));
   return add(std::move(request));
 }
 
 Result<KeptSequence> Engine::take_sequence(int64_t request, int32_t index) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return outbox_.take_sequence(request, index);
 }
 
 Result<size_t> Engine::take_embedding(int64_t request, std::span<float> items) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return outbox_.take_result(request, false, items, {});
 }
 
 Result<size_t> Engine::take_scores(int64_t request, std::span<float> items, std::span<uint8_t> greedy) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return outbox_.take_result(request, true, items, greedy);
 }
 
@@ -165,7 +177,7 @@ Result<size_t> Engine::embedding_width() const {
 }
 
 Status Engine::save_sequence(const KeptSequence& sequence, const std::string& path) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   if (sequence.root != 0)
     return Status(
         StatusCode::kUnsupported,
@@ -178,7 +190,7 @@ Status Engine::save_sequence(const KeptSequence& sequence, const std::string& pa
 }
 
 Result<KeptSequence> Engine::restore_sequence(const std::string& path) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   const auto free_pages = [](const auto& it) { return it->report().counts.free_pages; };
   Replica& freest = **std::ranges::max_element(replicas_, {}, free_pages);
   KeptSequence sequence;
@@ -190,22 +202,22 @@ Result<KeptSequence> Engine::restore_sequence(const std::string& path) {
 }
 
 Result<int64_t> Engine::load_adapter(const std::string& path) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return replicas_[0]->core().load_adapter(path);
 }
 
 Result<int64_t> Engine::load_adapter(const SharedModel& adapted) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return replicas_[0]->core().load_adapter(adapted);
 }
 
 Result<int64_t> Engine::load_adapter(WeightOwner& trainer) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return replicas_[0]->core().load_adapter(trainer);
 }
 
 Status Engine::drop_adapter(int64_t adapter) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return replicas_[0]->core().drop_adapter(adapter);
 }
 
@@ -216,12 +228,12 @@ void Engine::cancel(int64_t request) {
 }
 
 Result<std::vector<float>> Engine::logits(int64_t request, int32_t index) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return outbox_.logits(request, index);
 }
 
 Status Engine::answer(int64_t request, int32_t index, std::vector<float> logits) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   const int64_t vocabulary = core().text_model().vocabulary;
   if (!logits.empty() && std::ssize(logits) != vocabulary)
     return Status(
@@ -243,13 +255,17 @@ Status Engine::answer(int64_t request, int32_t index, std::vector<float> logits)
 }
 
 Result<int32_t> Engine::descriptor() {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_call());
   return outbox_.descriptor();
 }
 
 Result<ServingEvent> Engine::next(double timeout_s) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   if (std::isnan(timeout_s)) return Status(StatusCode::kInvalidArgument, "the timeout is not a number");
+  if (follower_ != nullptr) {
+    TSR_RETURN_IF_ERROR(follower_->wait(timeout_s));
+    return ServingEvent{};
+  }
   Outbox::Taken taken = outbox_.take(timeout_s);
   // A worker that found no room holds its lock until it sleeps, and `wake` waits for the lock.
   if (taken.makes_room)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/prompt_note.h"
+#include "engine/program/follower.h"
 #include "engine/serving/replicas/outbox.h"
 #include "engine/serving/replicas/replica.h"
 #include "engine/serving/scheduler/serving_core.h"
@@ -47,7 +48,10 @@ class Engine {
   Result<int64_t> load_adapter(WeightOwner& trainer);
   Status drop_adapter(int64_t adapter);
 
-  // Returns the next event. kPending: none within `timeout_s`, or, if that is negative, no request is in progress.
+  // Whether process 0 has the requests, of which this one computes its part; and whether that one has freed its engine.
+  bool follows() const { return follower_ != nullptr; }
+  bool has_followed() const { return follower_ != nullptr && follower_->has_ended(); }
+  // Returns the next event. Where this process follows, it waits for the end. kPending: none within `timeout_s`, or, if that is negative, no request is in progress.
   Result<ServingEvent> next(double timeout_s);
   Result<int32_t> descriptor();
   Result<std::vector<float>> logits(int64_t request, int32_t index);
@@ -69,6 +73,7 @@ class Engine {
 
  private:
   Engine(std::shared_ptr<SharedModel> model, EngineSettings settings);
+  Status check_call();  // whether this process may have requests
   void add_replica(std::unique_ptr<ServingCore> core, bool has_others);
   Result<int64_t> add(ServingRequest request);
   // Chooses the replica of a new request. Requires routes_mutex_.
@@ -91,6 +96,7 @@ class Engine {
   mutable std::mutex routes_mutex_;
   std::map<int64_t, Replica*> routes_;  // of requests in progress
   int64_t next_request_ = 0;
+  std::unique_ptr<Follower> follower_;  // null: the requests are this process'. Destroyed first
 };
 
 }  // namespace tessera

@@ -479,6 +479,12 @@ ServingCore::Counts ServingCore::counts() const {
   return counts;
 }
 
+std::vector<ProgramRunner*> ServingCore::runners() {
+  std::vector<ProgramRunner*> runners = {running_.get()};
+  if (DraftModel* const draft = draft_model(); draft != nullptr) runners.push_back(&draft->runner());
+  return runners;
+}
+
 std::vector<MemoryReport> ServingCore::draft_memory() const {
   DraftModel* const draft = draft_model();
   return draft != nullptr ? draft->runner().session().memory() : std::vector<MemoryReport>();

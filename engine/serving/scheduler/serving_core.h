@@ -103,6 +103,7 @@ class ServingCore {
   };
   Counts counts() const;
   ProgramRunner& runner() { return *running_; }
+  std::vector<ProgramRunner*> runners();  // that one and the draft model's, if there is one
   // The first row of logits of the last step that had any; valid until the next step.
   std::span<const float> last_logits() const;
   std::vector<MemoryReport> draft_memory() const;  // of the draft model; none without

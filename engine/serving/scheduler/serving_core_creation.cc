@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/base/agreement.h"
 #include "engine/serving/pages/fitted_pages.h"
 #include "engine/serving/scheduler/replicated_program.h"
 #include "engine/serving/scheduler/serving_core.h"
@@ -19,8 +20,26 @@ Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>&
   if (settings.draft != nullptr) TSR_RETURN_IF_ERROR(check_draft_vocabulary(*model, *settings.draft));
   const std::shared_ptr<SharedModel>& drafting = settings.drafts_by_block ? model : settings.draft;
   TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, drafting, settings, model->logit_rows()));
-  TSR_RETURN_IF_ERROR(take_draft_bytes(draft->arena_bytes(), settings.compute.memory_limit));
+  TSR_ASSIGN_OR_RETURN(const int64_t draft_bytes, agree_on_largest(devices->channel(), draft->arena_bytes()));
+  TSR_RETURN_IF_ERROR(take_draft_bytes(draft_bytes, settings.compute.memory_limit));
   return draft;
+}
+
+// Of all processes that run together, or of this one.
+Result<std::shared_ptr<DeviceSet>> open_serving_devices(Runtime& runtime, const ComputeSettings& compute, DeviceShare share) {
+  if (share.count == 1) return runtime.open_world_devices(compute.devices, compute.profile);
+  TSR_RETURN_IF_ERROR(runtime.check_alone("engine: option 'parallel' with dp"));
+  return runtime.open_devices(compute.devices, compute.profile, share);
+}
+
+Status check_same_serving(const DeviceSet& devices, const SharedModel& model, const ServingSettings& settings) {
+  return agree_on_values(devices.channel(), {{"the model's graph", format("{}", model.graph().fingerprint())},
+                                             {"option 'parallel'", settings.compute.parallel},
+                                             {"option 'context'", to_text(settings.context)},
+                                             {"option 'sequences'", to_text(settings.rows)},
+                                             {"option 'adapters'", to_text(settings.adapters)},
+                                             {"the cache", to_text(settings.pages)},
+                                             {"option 'memory_limit'", to_text(settings.compute.memory_limit)}});
 }
 
 }  // namespace
@@ -31,8 +50,8 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   const ChosenPages chosen = chosen_pages(given);
   TSR_ASSIGN_OR_RETURN(ServingSettings settings,
                        finalized(std::move(given), model->graph(), model->context_length()));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile, share));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, open_serving_devices(*runtime, settings.compute, share));
+  TSR_RETURN_IF_ERROR(check_same_serving(*devices, *model, settings));
   const Graph forward = model->graph();
   std::unique_ptr<DraftModel> draft;
   if (settings.draft != nullptr || settings.drafts_by_block) {
@@ -42,10 +61,13 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   }
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_fitting(forward, settings, chosen, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  Result<std::shared_ptr<const LoadedProgram>> prepared = prepare(std::move(runtime), devices, std::move(compiled));
+  TSR_RETURN_IF_ERROR(agree(devices->channel(), prepared.status()));
   TSR_ASSIGN_OR_RETURN(auto running,
-                       ProgramRunner::create(std::move(prepared), SessionOptions{.side = CoreSide::kInference}, model,
+                       ProgramRunner::create(std::move(*prepared), SessionOptions{.side = CoreSide::kInference}, model,
                                              model->seed()));
+  TSR_RETURN_IF_ERROR(running->begin_lead());
+  if (draft != nullptr) TSR_RETURN_IF_ERROR(draft->runner().begin_lead());
   return create(std::move(running), std::move(model), std::move(settings), std::move(draft),
                 std::make_shared<AdapterRegistry>());
 }
