@@ -19,9 +19,9 @@ class LedCalls {
   enum class Kind : int8_t { kFeed, kWrite, kWriteRows, kZeroState, kRun, kFetch, kRead, kReadRows, kRestore, kEnd };
   struct Call {
     Kind kind = Kind::kEnd;
-    std::string_view entry, name;  // as the kind has them, like the next three
+    std::string_view entry = {}, name = {};  // as the kind has them, like the next three
     int64_t first = 0, bytes = 0;
-    HostTensor value;
+    HostTensor value = {};
   };
 
   // Collective over the transport's world.

@@ -86,7 +86,9 @@ Result<std::unique_ptr<RequestRun>> RequestRun::open(const std::string& path, co
   if (!out.empty() && fs::equivalent(path, out, ignored))
     return Status(StatusCode::kInvalidArgument, format("{}: is the file of the prompts", out));
   made->out_ = out;
-  if (!Runtime::is_launched_after_first()) TSR_ASSIGN_OR_RETURN(made->results_, ResultFile::create(out));
+  if (!Runtime::is_launched_after_first()) {
+    TSR_ASSIGN_OR_RETURN(made->results_, ResultFile::create(out));
+  }
   TSR_ASSIGN_OR_RETURN(made->requests_, RequestFile::open(path, folder_of(out)));
   return made;
 }
@@ -133,7 +135,9 @@ Status RequestRun::start(std::shared_ptr<Runtime> runtime, std::shared_ptr<Share
     engine_ = std::move(engine);
     return {};
   }
-  if (results_ == nullptr) TSR_ASSIGN_OR_RETURN(results_, ResultFile::create(out_));
+  if (results_ == nullptr) {
+    TSR_ASSIGN_OR_RETURN(results_, ResultFile::create(out_));
+  }
   for (Adapter& it : adapters_) {
     const Result<int64_t> number = engine->load_adapter(it.path);
     if (!number.ok()) return at_place(it.place, it.path, number.status());
@@ -163,6 +167,7 @@ Result<double> RequestRun::step() {
   };
   const auto begin = std::chrono::steady_clock::now();
   do {
+    TSR_RETURN_IF_ERROR(engine_->world_failure());
     for (bool is_there = true; is_there && has_room();) {
       TSR_ASSIGN_OR_RETURN(is_there, submit_next());
     }

@@ -64,22 +64,22 @@ grep -q 'resumed at step 4' "$work/auto.log" || { cat "$work/auto.log"; fail "re
 pass
 
 # ---- requests: process 0 has them, the others compute their part
-"$tessera" new llama:L=4,C=64,H=4,KV=2,F=128,V=256,T=256 --tokenizer bytes --seed 1 -o "$work/serves.tsr" >"$work/new.log"
+"$tessera" new llama:L=4,C=96,H=12,KV=6,F=192,V=258,T=256 --tokenizer bytes --seed 1 -o "$work/serves.tsr" >"$work/new.log"
 python3 - >"$work/requests.jsonl" <<'P'
 import json
 for i in range(200):
     print(json.dumps({"prompt": "A text that many share, and then its own: " + "ab" * (i % 7) + str(i), "seed": i, "temperature": 0.8, "max_tokens": 3 + i % 11, "n": 1 + i % 2}))
 P
-answers() { # answers OUT WORDS COMMAND...: what is served, and how many tokens were read from the cache
-  local out=$1 words=$2
-  shift 2
-  "$@" generate "$work/serves.tsr" --prompts "$work/requests.jsonl" --sequences 8 --parallel "$words" --out "$out" --json >"$out.json" 2>"$work/serve.log" ||
+answers() { # answers OUT WORDS DEVICES COMMAND...: what is served, and how many tokens were read from the cache
+  local out=$1 words=$2 devices=$3
+  shift 3
+  "$@" generate "$work/serves.tsr" --devices "$devices" --prompts "$work/requests.jsonl" --sequences 8 --parallel "$words" --out "$out" --json >"$out.json" 2>"$work/serve.log" ||
     { cat "$work/serve.log"; fail "requests with $words"; }
 }
 for words in tp=2 pp=2; do
   rm -f "$work"/served*
-  answers "$work/served1" $words env TESSERA_DEVICES= "$tessera" --devices cpu:2
-  answers "$work/served2" $words mpirun --oversubscribe -n 2 "$tessera"
+  answers "$work/served1" $words cpu:2 "$tessera"
+  answers "$work/served2" $words cpu:1 mpirun --oversubscribe -n 2 "$tessera"
   same "$work/served1" "$work/served2"
   python3 - "$work"/served[12].json <<'P' || fail "$words: other counts in two processes"
 import json, sys
@@ -151,23 +151,24 @@ refused "MPI is finalized in this process" -n 1 "$work/own_mpi" finalized
 # ---- a process that dies, or hangs: the others end, and say which one
 six=("${common[@]}")
 six[7]=6
+ends=("${six[@]}" --steps 100000 --parallel dp=3 --out "$work/e.tsr")
 ended() { # ended SIGNAL TEXT
   rm -rf "$work"/e.tsr*
-  mpirun --oversubscribe --enable-recovery -n 3 "$tessera" "${six[@]}" --steps 100000 --parallel dp=3 --process-timeout 2 --out "$work/e.tsr" >"$work/ended.txt" 2>&1 &
+  mpirun --oversubscribe --enable-recovery -n 3 "$tessera" "${ends[@]}" --process-timeout 2 >"$work/ended.txt" 2>&1 &
   local launcher=$! victim=
   for _ in $(seq 100); do
-    victim=$(pgrep -P $launcher -f 'tessera train' | tail -1) && [ -n "$victim" ] && break
+    victim=$(pgrep -P $launcher -f 'cli/tessera' | tail -1) && [ -n "$victim" ] && break
     sleep 0.1
   done
   [ -n "$victim" ] || { cat "$work/ended.txt"; fail "no process to end"; }
   sleep 1.5
   kill "-$1" "$victim"
   for _ in $(seq 200); do
-    [ "$(pgrep -P $launcher -f 'tessera train' | grep -cv "^$victim$" || true)" = 0 ] && break  # grep fails where it counts none
+    [ "$(pgrep -P $launcher -f 'cli/tessera' | grep -cv "^$victim$" || true)" = 0 ] && break  # grep fails where it counts none
     sleep 0.1
   done
   local left
-  left=$(pgrep -P $launcher -f 'tessera train' | grep -v "^$victim$" || true)  # empty: all have ended
+  left=$(pgrep -P $launcher -f 'cli/tessera' | grep -v "^$victim$" || true)  # empty: all have ended
   kill -KILL "$victim" 2>/dev/null || true  # one that was stopped; a killed one is gone
   [ -z "$left" ] || { kill $launcher; cat "$work/ended.txt"; fail "processes live on after -$1"; }
   wait $launcher || true  # with recovery the launcher itself ends well
@@ -176,4 +177,8 @@ ended() { # ended SIGNAL TEXT
 }
 ended KILL "has not been heard of for 2 s"
 ended STOP "has not been heard of for 2 s"
+python3 -c 'import json
+for i in range(20000): print(json.dumps({"prompt": f"request {i}", "max_tokens": 100}))' >"$work/many.jsonl"
+ends=(generate "$work/serves.tsr" --prompts "$work/many.jsonl" --parallel tp=3 --sequences 8 --out "$work/many.out")
+ended KILL "has not been heard of for 2 s"
 echo "ok: $checks checks of processes"

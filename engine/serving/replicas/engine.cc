@@ -94,7 +94,13 @@ Engine::~Engine() {
 
 Status Engine::check_call() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  return follower_ != nullptr ? Follower::refused(replicas_[0]->core().runner(), "engine") : Status();
+  if (follower_ != nullptr) return Follower::refused(replicas_[0]->core().runner(), "engine");
+  return world_failure();
+}
+
+Status Engine::world_failure() const {
+  const Channel* const channel = replicas_[0]->core().runner().prepared()->devices->channel();
+  return channel != nullptr ? channel->failure() : Status();
 }
 
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {

@@ -51,6 +51,8 @@ class Engine {
   // Whether process 0 has the requests, of which this one computes its part; and whether that one has freed its engine.
   bool follows() const { return follower_ != nullptr; }
   bool has_followed() const { return follower_ != nullptr && follower_->has_ended(); }
+  // Why no request can be computed any more: another process is lost; ok: they can.
+  Status world_failure() const;
   // Returns the next event. Where this process follows, it waits for the end. kPending: none within `timeout_s`, or, if that is negative, no request is in progress.
   Result<ServingEvent> next(double timeout_s);
   Result<int32_t> descriptor();
