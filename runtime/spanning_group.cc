@@ -20,8 +20,8 @@ namespace {
 // Whole buffers of at most so many bytes go to all, and every process adds them: one exchange in place of two.
 constexpr int64_t kSmallReduction = 4096;
 
-// Larger ones go part by part, so that what others send takes no more memory than that.
-constexpr int64_t kReducedPart = int64_t{4} << 20;
+// Larger ones go part by part, so that what others send takes no more memory than that, and is still in the cache when it is added.
+constexpr int64_t kReducedPart = int64_t{1} << 20;
 
 int64_t elements_of_part(const tsr_abi_collective& what) {
   const int64_t most = kReducedPart / dtype_bytes(static_cast<DType>(what.dtype), 1);
@@ -139,17 +139,7 @@ class SpanningGroup {
     TSR_RETURN_IF_ERROR(check_collective(what, position, members(), in, out, [](int32_t dtype, int32_t reduce) {
       return find_reduce(dtype, reduce) != nullptr;
     }));
-    tsr_abi_collective part = what;
-    part.elements = elements_of_part(what);
-    if (part.elements == what.elements)
-      return run(index, part, static_cast<const std::byte*>(in), static_cast<std::byte*>(out), perturbation);
-    const auto dtype = static_cast<DType>(what.dtype);
-    for (int64_t at = 0; at < what.elements; at += part.elements) {
-      part.elements = std::min(part.elements, what.elements - at);
-      const int64_t offset = dtype_bytes(dtype, at);
-      TSR_RETURN_IF_ERROR(run(index, part, static_cast<const std::byte*>(in) + offset, static_cast<std::byte*>(out) + offset, perturbation));
-    }
-    return {};
+    return run(index, what, static_cast<const std::byte*>(in), static_cast<std::byte*>(out), perturbation);
   }
 
   Status send(int32_t peer, const void* in, int64_t bytes) {
@@ -257,14 +247,18 @@ class SpanningGroup {
   }
 
   Status exchange(size_t index, const tsr_abi_collective& what) {
+    if (what.kind == kAllReduce && !is_small_reduction(what)) return all_reduce(index, what);
     if (index == 0) {
       what_ = &what;
-      lay_out(calls_.data());
+      now_ = calls_;
+      lay_out(now_.data());
       TSR_RETURN_IF_ERROR(exchange_parts());
     }
     if (!barrier_->wait()) return aborted();
     switch (what.kind) {
-      case kAllReduce: return all_reduce(index, what);
+      case kAllReduce:
+        if (index == 0 && what.elements > 0) reduce(index, what, 0, what.elements);
+        return {};
       case kReduceScatter: reduce_scatter(index, what); return {};
       default: place(index, what); return {};
     }
@@ -276,55 +270,80 @@ class SpanningGroup {
     size_t local = 0;
     for (int32_t position = 0; position < members(); ++position) {
       if (home_[static_cast<size_t>(position)] == me_)
-        list.push_back(calls_[local++].in + offset);
+        list.push_back(now_[local++].in + offset);
       else
         list.push_back(received(position, index) + in_received);
     }
     return list.data();
   }
 
-  Status all_reduce(size_t index, const tsr_abi_collective& what) {
-    const ReduceFn add = find_reduce(what.dtype, what.reduce);
-    const auto dtype = static_cast<DType>(what.dtype);
+  // Adds elements of all members, from `begin` on, into the outputs here.
+  void reduce(size_t index, const tsr_abi_collective& what, int64_t begin, int64_t count) {
     std::vector<void*> outs;
-    for (const Call& call : calls_) outs.push_back(call.out);
+    for (const Call& call : now_) outs.push_back(call.out);
     std::vector<const void*> ins;
-    const auto reduce = [&](int64_t begin, int64_t count) {
-      reduce_on_pool(host_, add,
-                     {inputs(ins, index, dtype_bytes(dtype, begin), 0), members(), outs.data(),
-                      static_cast<int32_t>(outs.size()), 0, begin, count},
-                     static_cast<int32_t>(here_.size()));
-    };
-    if (is_small_reduction(what)) {
-      if (index == 0 && what.elements > 0) reduce(0, what.elements);
-      return {};
+    reduce_on_pool(host_, find_reduce(what.dtype, what.reduce),
+                   {inputs(ins, index, dtype_bytes(static_cast<DType>(what.dtype), begin), 0), members(), outs.data(),
+                    static_cast<int32_t>(outs.size()), 0, begin, count},
+                   static_cast<int32_t>(here_.size()));
+  }
+
+  // The calls for a part of the buffers, from element `at` on.
+  std::vector<Call> calls_from(int64_t at, DType dtype) const {
+    std::vector<Call> part = calls_;
+    for (Call& call : part) call.in += dtype_bytes(dtype, at), call.out += dtype_bytes(dtype, at);
+    return part;
+  }
+
+  // Part by part: inputs go to the owners of their sums, with the sums of the part before to all.
+  Status all_reduce(size_t index, const tsr_abi_collective& what) {
+    const auto dtype = static_cast<DType>(what.dtype);
+    const int64_t size = elements_of_part(what), parts = (what.elements + size - 1) / size;
+    for (int64_t i = 0; i <= parts; ++i) {
+      const auto part_at = [&](int64_t number) {
+        tsr_abi_collective part = what;
+        part.elements = std::min(size, what.elements - number * size);
+        return part;
+      };
+      if (index == 0) {
+        sends_.clear(), receives_.clear();
+        if (i < parts) {
+          part_ = part_at(i);
+          what_ = &part_;
+          now_ = calls_from(i * size, dtype);
+          lay_out(now_.data());
+        }
+        if (i > 0) add_sums(part_at(i - 1), calls_[0].out + dtype_bytes(dtype, (i - 1) * size));
+        TSR_RETURN_IF_ERROR(exchange_parts());
+      }
+      if (!barrier_->wait()) return aborted();
+      if (i < parts)
+        if (const MemberShare mine = all_reduce_share(part_.elements, members(), here_[index]); mine.count > 0)
+          reduce(index, part_, mine.begin, mine.count);
+      if (i > 0 && index > 0) copy_sums(part_at(i - 1), index, dtype_bytes(dtype, (i - 1) * size));
+      if (!barrier_->wait()) return aborted();
     }
-    if (const MemberShare mine = all_reduce_share(what.elements, members(), here_[index]); mine.count > 0)
-      reduce(mine.begin, mine.count);
-    if (!barrier_->wait()) return aborted();
-    if (index == 0) {
-      list_sums(what);
-      TSR_RETURN_IF_ERROR(exchange_parts());
-    }
-    if (!barrier_->wait()) return aborted();
-    if (index == 0) return {};
-    for (const tsr_transport_part& part : receives_)
-      std::memcpy(calls_[index].out + (static_cast<std::byte*>(part.data) - calls_[0].out), part.data,
-                  static_cast<size_t>(part.bytes));
     return {};
   }
 
-  // The parts of the second exchange: each sum from its owner to every other process, into the first output there.
-  void list_sums(const tsr_abi_collective& what) {
-    sends_.clear(), receives_.clear();
+  // Each sum goes from its owner to every other process, into the first output there.
+  void add_sums(const tsr_abi_collective& what, std::byte* out) {
     for (int32_t position = 0; position < members(); ++position) {
       const int32_t home = home_[static_cast<size_t>(position)];
       const CollectiveBlock sum = sent_block(what, position, position);
       if (sum.run == 0) continue;
-      std::byte* const at = calls_[0].out + sum.offset;
       for (int32_t process = 0; process < static_cast<int32_t>(processes_.size()); ++process)
-        if (process != me_ && home == me_) sends_.push_back({process, at, sum.run});
-      if (home != me_) receives_.push_back({home, at, sum.run});
+        if (process != me_ && home == me_) sends_.push_back({process, out + sum.offset, sum.run});
+      if (home != me_) receives_.push_back({home, out + sum.offset, sum.run});
+    }
+  }
+
+  // Sums of other processes, from the first output here into another one. `at`: of the part in the buffers.
+  void copy_sums(const tsr_abi_collective& what, size_t index, int64_t at) {
+    for (int32_t position = 0; position < members(); ++position) {
+      const CollectiveBlock sum = sent_block(what, position, position);
+      if (sum.run > 0 && home_[static_cast<size_t>(position)] != me_)
+        std::memcpy(calls_[index].out + at + sum.offset, calls_[0].out + at + sum.offset, static_cast<size_t>(sum.run));
     }
   }
 
@@ -367,6 +386,8 @@ class SpanningGroup {
   tsr_transport_group* group_ = nullptr;
   std::optional<Barrier> barrier_;
   std::vector<Call> calls_;  // of the members here
+  std::vector<Call> now_;    // of the part of their buffers that is in progress
+  tsr_abi_collective part_{};
   // State of the call in progress; the first member here writes it between two barriers.
   const tsr_abi_collective* what_ = nullptr;
   std::vector<tsr_transport_part> sends_, receives_;

@@ -90,10 +90,15 @@ void reduce(const ReduceArgs& args) {
   T rounded_sums[kBlock];
   for (int64_t at = 0; at < args.count; at += kBlock) {
     const int64_t count = std::min(kBlock, args.count - at);
-    const T* first = static_cast<const T*>(args.in[0]) + args.in_begin + at;
-    for (int64_t i = 0; i < count; ++i) sums[i] = load(first[i]);
-    for (int32_t member = 1; member < args.in_count; ++member) {
-      const T* addend = static_cast<const T*>(args.in[member]) + args.in_begin + at;
+    const auto input = [&](int32_t member) { return static_cast<const T*>(args.in[member]) + args.in_begin + at; };
+    const T* const first = input(0);
+    const T* const second = input(std::min(1, args.in_count - 1));
+    if (args.in_count == 1)
+      for (int64_t i = 0; i < count; ++i) sums[i] = load(first[i]);
+    else
+      for (int64_t i = 0; i < count; ++i) sums[i] = Op::apply(load(first[i]), load(second[i]));
+    for (int32_t member = 2; member < args.in_count; ++member) {
+      const T* addend = input(member);
       for (int64_t i = 0; i < count; ++i) sums[i] = Op::apply(sums[i], load(addend[i]));
     }
     const void* result = sums;
