@@ -162,7 +162,9 @@ void train(const CLI::App& command, const TrainArguments& args) {
     const Json& device = before["devices"][0];
     std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
               << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << offloaded_text(device) << " on "
-              << before["devices"].size() << " device(s)";
+              << before["plan"]["device_count"].get<int64_t>() << " device(s)";
+    if (before["plan"].contains("network_bytes"))
+      std::cerr << ", " << bytes_text(before["plan"]["network_bytes"].get<int64_t>()) << " a step between machines";
     if (const auto step = before["step"].get<int64_t>(); step > 0) std::cerr << "; resumed at step " << step;
     const std::string kept = kept_text(before);
     std::cerr << '\n' << (kept.empty() ? "" : "saves " + kept + "\n");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/base/dtype.h"
+#include "graph/cluster.h"
 #include "graph/program.h"
 
 namespace tessera {
@@ -80,6 +81,7 @@ struct DeviceProfile {
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another
   std::vector<CopyPrice> copies;
+  Link network;  // between machines, as Cluster::network; rate 0: not measured
   uint64_t checksum = 0;  // of its file, without the algorithms
   AlgorithmChoices algorithms;
 

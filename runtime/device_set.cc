@@ -92,13 +92,17 @@ Status DeviceSet::Impl::join_world() {
       channel->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
   firsts.clear();
   pools_on_host = 0;
-  int32_t world = 0, on_host = 0;
+  int32_t world = 0, own_host = 0;
+  std::vector<int32_t> by_host(static_cast<size_t>(transport->hosts()));
+  bool are_consecutive = true;
   std::vector<uint64_t> known;
   for (size_t process = 0; process < all.size(); ++process) {
     const Told& told = all[process];
     firsts.push_back(world);
     world += told.count;
-    if (told.host == mine.host) ++pools_on_host, on_host += told.count;
+    if (told.host == mine.host) ++pools_on_host, own_host += told.count;
+    by_host[static_cast<size_t>(told.host)] += told.count;
+    are_consecutive &= process == 0 || told.host == all[process - 1].host || by_host[static_cast<size_t>(told.host)] == told.count;
     const auto kind = std::ranges::find(known, told.kind);
     kind_of.push_back(static_cast<int32_t>(kind - known.begin()));
     if (kind != known.end()) continue;
@@ -108,7 +112,10 @@ Status DeviceSet::Impl::join_world() {
         channel->broadcast(static_cast<int32_t>(process), std::as_writable_bytes(std::span(&described, 1))));
   }
   ranks = {world, firsts[static_cast<size_t>(transport->process())], own};
-  if (info.shared_cores > 0) sharing = on_host;
+  if (info.shared_cores > 0) sharing = own_host;
+  hosts = transport->hosts();
+  most_on_host = *std::ranges::max_element(by_host);
+  if (hosts > 1 && are_consecutive && std::ranges::count(by_host, most_on_host) == hosts) on_host = most_on_host;
   for (std::string& name : names) name += format(" of process {}", transport->process());
   return {};
 }
@@ -186,6 +193,7 @@ std::string DeviceSet::device_name(int32_t rank) const {
   return format("device {} of process {}", rank - impl_->firsts[static_cast<size_t>(process)], process);
 }
 Channel* DeviceSet::channel() const { return impl_->channel.get(); }
+int32_t DeviceSet::hosts() const { return impl_->hosts; }
 CoreArbiter& DeviceSet::arbiter() const { return *impl_->arbiter; }
 const KernelCatalog& DeviceSet::catalog() const { return *impl_->catalog; }
 
@@ -203,12 +211,17 @@ Cluster DeviceSet::cluster() const {
   }
   for (int32_t rank = 0; rank < size(); ++rank)
     cluster.devices.push_back(impl_->kind_of[static_cast<size_t>(impl_->process_of(rank))]);
-  cluster.shared_cores = info.shared_cores > 0 ? impl_->threads * impl_->pools_on_host : 0;
+  cluster.shared_cores = info.shared_cores > 0 ? impl_->threads * impl_->pools_on_host * impl_->hosts : 0;
   cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
   cluster.host_link = Link{info.host_link_bytes_per_s, info.host_link_latency_s};
   // Default for files: a solid-state disk; a profile may be more precise. Used to price offload.
   if (info.shared_cores > 0) cluster.file_link = Link{1e9, 1e-4};
   cluster.profile = impl_->profile;
+  if (impl_->hosts == 1) return cluster;
+  constexpr Link kUsualNetwork{1.25e9, 50e-6};  // 10 Gbit/s; `tessera calibrate` on all machines measures it
+  cluster.network = impl_->profile != nullptr && impl_->profile->network.bytes_per_s > 0 ? impl_->profile->network : kUsualNetwork;
+  cluster.node_devices = std::max(1, impl_->on_host);
+  if (impl_->on_host == 0) cluster.network.bytes_per_s /= impl_->most_on_host;  // of machines that are not alike each device is one
   return cluster;
 }
 

@@ -46,6 +46,8 @@ class DeviceSet {
   const std::string& profile_path() const;  // empty for none
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
 
+  int32_t hosts() const;  // machines of all processes
+
   CoreArbiter& arbiter() const;  // turns on the cores that these devices share
 
   // To the processes of the other devices, for what concerns the devices and plans for them; null: there are none.

@@ -28,6 +28,9 @@ struct DeviceSet::Impl {
   std::vector<int32_t> firsts = {0};     // the first rank of each process
   std::vector<tsr_abi_device_info> kinds;  // of the world's devices, each different one once
   std::vector<int32_t> kind_of;            // by process, into `kinds`
+  int32_t hosts = 1;                       // machines of the world
+  int32_t on_host = 0;                     // devices of each machine, which are consecutive; 0: there is one, or they are not alike
+  int32_t most_on_host = 0;                // of the machine with the most
   int32_t pools_on_host = 1;               // processes on this machine, whose threads share its cores
   RankSet ranks;                         // those of the devices here, which the next two have in their order
   std::vector<int32_t> ordinals;

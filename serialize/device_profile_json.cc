@@ -65,6 +65,8 @@ Json content_of(const DeviceProfile& profile) {
                   {"messages", to_json(profile.messages)},
                   {"copies", copies}};
   if (profile.others_share > 0) content["others_share"] = profile.others_share;
+  if (profile.network.bytes_per_s > 0)
+    content["network"] = {{"bytes_per_s", profile.network.bytes_per_s}, {"latency_s", profile.network.latency_s}};
   return content;
 }
 
@@ -272,6 +274,7 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
                                    "collectives",     "messages", "copies"};
   const bool was_busy = json.is_object() && json.contains("others_share");  // written only then
   if (was_busy) keys.push_back("others_share");
+  if (json.is_object() && json.contains("network")) keys.push_back("network");  // of several machines only
   const Object in(json, "content", failure, keys);
   DeviceProfile profile;
   profile.device = in.text("device");
@@ -311,6 +314,11 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
   });
   if (const Json* messages = in.find("messages"))
     profile.messages = read_curve(*messages, "content.messages", failure, true);
+  if (json.is_object() && json.contains("network"))
+    if (const Json* network = in.find("network")) {
+      const Object one(*network, "content.network", failure, {"bytes_per_s", "latency_s"});
+      profile.network = {one.number("bytes_per_s"), one.number("latency_s", true)};
+    }
   in.list("copies", [&](const Json& item, const std::string& where) {
     const Object one(item, where, failure, {"from", "to", "curve"});
     CopyPrice price;

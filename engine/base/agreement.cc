@@ -1,6 +1,7 @@
 #include "engine/base/agreement.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -40,11 +41,26 @@ Status agree(Channel* channel, const Status& mine) {
   return status_of_message(message).with_context(format("process {}", process));
 }
 
+namespace {
+
+Result<std::vector<int64_t>> numbers_of_all(Channel& channel, int64_t mine) {
+  std::vector<int64_t> all(static_cast<size_t>(channel.transport().processes()));
+  TSR_RETURN_IF_ERROR(channel.gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+  return all;
+}
+
+}  // namespace
+
 Result<int64_t> agree_on_largest(Channel* channel, int64_t mine) {
   if (channel == nullptr) return mine;
-  std::vector<int64_t> all(static_cast<size_t>(channel->transport().processes()));
-  TSR_RETURN_IF_ERROR(channel->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+  TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> all, numbers_of_all(*channel, mine));
   return *std::ranges::max_element(all);
+}
+
+Result<int64_t> sum_of_all(Channel* channel, int64_t mine) {
+  if (channel == nullptr) return mine;
+  TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> all, numbers_of_all(*channel, mine));
+  return std::accumulate(all.begin(), all.end(), int64_t{0});
 }
 
 Status agree_on_values(Channel* channel, const std::map<std::string, std::string>& mine) {

@@ -19,4 +19,6 @@ Status agree_on_values(Channel* channel, const std::map<std::string, std::string
 // The largest of all processes' numbers. Collective; `mine` without a channel.
 Result<int64_t> agree_on_largest(Channel* channel, int64_t mine);
 
+Result<int64_t> sum_of_all(Channel* channel, int64_t mine);  // likewise
+
 }  // namespace tessera

@@ -20,12 +20,13 @@ Status check_devices(const DeviceProfile& profile, const DeviceSet& devices) {
     return Status(StatusCode::kInvalidArgument,
                   format("the profile is of '{}', these devices are '{}': run `tessera calibrate` here",
                          profile.device, kind));
-  if (profile.cores != cluster.shared_cores)
+  const int32_t cores = cluster.shared_cores / devices.hosts();  // of one machine
+  if (profile.cores != cores)
     return Status(
         StatusCode::kInvalidArgument,
         format("the profile was measured with {} threads, this runtime has {}: run `tessera calibrate` with "
                "as many",
-               profile.cores, cluster.shared_cores));
+               profile.cores, cores));
   return {};
 }
 

@@ -3,14 +3,18 @@
 #include "engine/calibration/calibration.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <set>
+#include <span>
 
 #include "engine/base/device_profiles.h"
 #include "engine/program/measured_run.h"
 #include "engine/program/price_grids.h"
 #include "graph/base/text.h"
 #include "parallel/pricing/simulator.h"
+#include "runtime/host_services.h"
 #include "serialize/device_profile_json.h"
 
 namespace tessera {
@@ -88,15 +92,30 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
     }
   }
   made->runtime_ = std::move(runtime);
+  TSR_RETURN_IF_ERROR(made->find_leaders());
   made->list_pieces();
   return made;
+}
+
+Status Calibration::find_leaders() {
+  const std::shared_ptr<Transport>& transport = runtime_->transport();
+  if (transport == nullptr) return {};
+  TSR_ASSIGN_OR_RETURN(channel_, Channel::open(transport));
+  const int32_t mine = transport->host();
+  std::vector<int32_t> hosts(static_cast<size_t>(transport->processes()));
+  TSR_RETURN_IF_ERROR(channel_->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(hosts))));
+  for (size_t process = 0; process < hosts.size(); ++process)
+    if (std::ranges::find(hosts, hosts[process]) == hosts.begin() + static_cast<std::ptrdiff_t>(process))
+      host_leaders_.push_back(static_cast<int32_t>(process));
+  measures_devices_ = std::ranges::find(host_leaders_, transport->process()) != host_leaders_.end();
+  return {};
 }
 
 void Calibration::list_pieces() {
   const auto add = [&](std::string name, double weight, std::function<Status(double)> measure) {
     const size_t at = pieces_.size();
     pieces_.push_back({std::move(name), weight,
-                       [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
+                       [this, at, measure = std::move(measure)] { return measures_devices_ ? measure(budget_s(pieces_[at])) : Status(); }});
   };
   // Virtual devices have no tensor cores: TF32 only rounds there and
   // costs the same as f32, so it gets no grid of its own.
@@ -118,11 +137,25 @@ void Calibration::list_pieces() {
     if (profile_.cores > 1)
       add("ranks side by side", 3, [this](double budget) { return measure_oversubscription(budget); });
   }
-  add("the fit", 0.01, [this](double) {
-    fit();
-    return fit_oversubscription();
-  });
+  if (host_leaders_.size() > 1)
+    pieces_.push_back({"the network", 2, [this, at = pieces_.size()] { return measure_network(budget_s(pieces_[at])); }});
+  pieces_.push_back({"the fit", 0.01, [this]() -> Status {
+                       if (measures_devices_) {
+                         fit();
+                         TSR_RETURN_IF_ERROR(fit_oversubscription());
+                       }
+                       return share_profile();
+                     }});
   for (const Piece& piece : pieces_) all_weights_ += piece.weight;
+}
+
+// Processes that measured nothing get the first one's.
+Status Calibration::share_profile() {
+  if (channel_ == nullptr) return {};
+  TSR_ASSIGN_OR_RETURN(const std::string text, channel_->broadcast_text(0, runtime_->is_first_process() ? device_profile_to_json(profile_) : ""));
+  if (measures_devices_) return {};
+  TSR_ASSIGN_OR_RETURN(profile_, device_profile_from_json(text));
+  return {};
 }
 
 double Calibration::budget_s(const Piece& piece) const { return seconds_ * piece.weight / all_weights_; }
@@ -321,6 +354,51 @@ Status Calibration::measure_copies(double budget) {
   return {};
 }
 
+// Each machine sends to the next and receives from the one before, as collectives do: messages of a byte, for the latency, and large ones, for the
+// rate. The slowest machine counts, and of the rounds the median.
+Status Calibration::measure_network(double budget) {
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  constexpr int kRounds = 15;
+  const tsr_transport_api& api = channel_->transport().api();
+  std::vector<std::byte> out(static_cast<size_t>(kLarge)), in(out.size());
+  tsr_transport_group* joined = nullptr;
+  if (measures_devices_)
+    TSR_RETURN_IF_ERROR(take_error(api.join(channel_->get(), host_leaders_.data(), static_cast<int32_t>(host_leaders_.size()), &joined)));
+  const std::unique_ptr<tsr_transport_group, void (*)(tsr_transport_group*)> group(joined, api.leave);
+  const auto hosts = static_cast<int32_t>(host_leaders_.size());
+  const auto me = static_cast<int32_t>(std::ranges::find(host_leaders_, channel_->transport().process()) - host_leaders_.begin());
+  const auto pass = [&](int64_t bytes) -> Status {
+    if (group == nullptr) return {};
+    const tsr_transport_part to{(me + 1) % hosts, out.data(), bytes}, from{(me + hosts - 1) % hosts, in.data(), bytes};
+    return take_error(api.exchange(group.get(), &to, 1, &from, 1));
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  };
+  const auto median_of = [&](int64_t bytes) -> Result<double> {
+    std::vector<double> rounds;
+    for (int round = 0; round < kRounds; ++round) {
+      TSR_RETURN_IF_ERROR(pass(1));  // all begin together
+      const auto at = std::chrono::steady_clock::now();
+      TSR_RETURN_IF_ERROR(pass(bytes));
+      const double mine = seconds_since(at);
+      std::vector<double> all(static_cast<size_t>(channel_->transport().processes()));
+      TSR_RETURN_IF_ERROR(channel_->gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+      if (round > 0) rounds.push_back(*std::ranges::max_element(all));
+      // What one process decides about the time would not be the others' decision.
+      double elapsed = seconds_since(begun);
+      TSR_RETURN_IF_ERROR(channel_->broadcast(0, std::as_writable_bytes(std::span(&elapsed, 1))));
+      if (rounds.size() >= 3 && elapsed > budget) break;
+    }
+    return median(std::move(rounds));
+  };
+  TSR_ASSIGN_OR_RETURN(const double small_s, median_of(1));
+  TSR_ASSIGN_OR_RETURN(const double large_s, median_of(kLarge));
+  profile_.network = {static_cast<double>(kLarge) / std::max(1e-9, large_s - small_s), small_s};
+  return {};
+}
+
 Status Calibration::measure_stream_switch(double budget) {
   const auto measure = [&](const std::shared_ptr<DeviceSet>& devices) -> Result<double> {
     TSR_ASSIGN_OR_RETURN(const StepProgram made,
@@ -399,6 +477,7 @@ Result<std::string> Calibration::text() const {
 
 Status Calibration::save(const std::string& path) const {
   TSR_ASSIGN_OR_RETURN(DeviceProfile made, profile());
+  if (channel_ != nullptr && !(path.empty() ? measures_devices_ : runtime_->is_first_process())) return {};
   const std::string where = path.empty() ? default_path() : path;
   if (where.empty())
     return Status(StatusCode::kInvalidArgument,

@@ -16,6 +16,7 @@
 #include "engine/program/price_grids.h"
 #include "engine/program/probe_program.h"
 #include "graph/device_profile.h"
+#include "runtime/transport.h"
 
 namespace tessera {
 
@@ -42,6 +43,7 @@ class Calibration {
   };
   Calibration() = default;
 
+  Status find_leaders();
   void list_pieces();
   double budget_s(const Piece& piece) const;
   // Seconds of every probe alone and shared; empty if no kernel accepts one.
@@ -52,12 +54,17 @@ class Calibration {
   Status measure_messages(double budget_s);
   Status measure_copies(double budget_s);
   Status measure_stream_switch(double budget_s);
+  Status measure_network(double budget_s);
+  Status share_profile();
   Status measure_oversubscription(double budget_s);
   void note_others(const CpuLoad& before, const std::string& piece);
   void fit();
   Status fit_oversubscription();
 
   std::shared_ptr<Runtime> runtime_;
+  std::unique_ptr<Channel> channel_;   // to the other processes; null: there are none
+  std::vector<int32_t> host_leaders_;  // the first process of each machine, where there are several
+  bool measures_devices_ = true;       // the first process of a machine does so for all of it
   std::string backend_;
   std::shared_ptr<DeviceSet> one_,
       all_;  // all_: one device per shared core; null if cores are not shared

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/base/agreement.h"
 #include "engine/model/rewrite.h"
 #include "engine/program/entry_graphs.h"
 #include "engine/program/entry_plans.h"
@@ -19,6 +20,7 @@
 #include "graph/transform/serving_rows.h"
 #include "graph/transform/shared_angles.h"
 #include "parallel/pricing/host_tier.h"
+#include "parallel/pricing/network_bytes.h"
 #include "parallel/pricing/simulator.h"
 
 namespace tessera {
@@ -81,6 +83,7 @@ Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devic
   record->devices_text = devices.text();
   record->memory_limit = limit_of(record->cluster, memory_limit);
   record->accumulate = accumulate;
+  TSR_ASSIGN_OR_RETURN(record->network_bytes, sum_of_all(devices.channel(), network_bytes(compiled.program, entries[0].name, record->cluster)));
   record->reasons = offload_reasons(compiled.program, record->cluster);
   record->entries = std::move(entries);
   record->candidates = std::move(planned.candidates);

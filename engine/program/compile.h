@@ -65,6 +65,7 @@ struct PlanRecord {
   std::string devices_text;          // "cpu:4"
   int64_t memory_limit = 0;          // bytes a device; 0: none
   int64_t accumulate = 1;            // batches of a step; entries[0] has one
+  int64_t network_bytes = 0;         // between machines, in a run of the first entry
   std::vector<std::string> reasons;  // further reasons, such as frozen parameters
   std::optional<ServingPlan> serving;  // of an engine's plan
 };

@@ -103,9 +103,11 @@ Json plan_object(const PlanRecord& record) {
           {"global_batch", plan.global_batch},
           {"micro_batches", plan.micro_batches},
           {"accumulate", record.accumulate},
+          {"device_count", record.cluster.devices.size()},
           {"symbols", symbols},
           {"devices", devices},
           {"candidates", candidates}};
+  if (record.cluster.node_devices > 0) json["network_bytes"] = record.network_bytes;
   if (record.serving) json["serving"] = serving_object(*record.serving);
   return json;
 }

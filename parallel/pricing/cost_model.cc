@@ -56,7 +56,7 @@ double link_time_of(const CollectiveInst& collective, std::span<const int32_t> d
 InstructionPrice collective_price(const CollectiveInst& collective, std::span<const int32_t> devices,
                                   const Cluster& cluster) {
   const auto members = static_cast<int32_t>(devices.size());
-  if (cluster.profile != nullptr)
+  if (cluster.profile != nullptr && in_one_node(cluster, devices))
     if (const auto seconds =
             collective_seconds(*cluster.profile, collective.kind, members, bytes_of(collective)))
       return {*seconds, *seconds, members, true};
@@ -65,12 +65,12 @@ InstructionPrice collective_price(const CollectiveInst& collective, std::span<co
 }
 
 InstructionPrice message_price(int64_t bytes, int32_t from, int32_t to, const Cluster& cluster) {
-  if (cluster.profile != nullptr && !cluster.profile->messages.bytes.empty()) {
+  const int32_t ends[] = {from, to};
+  const bool inside = in_one_node(cluster, ends);
+  if (cluster.profile != nullptr && inside && !cluster.profile->messages.bytes.empty()) {
     const double seconds = at(cluster.profile->messages, static_cast<double>(bytes));
     return {seconds, seconds, 1, true};
   }
-  const int32_t ends[] = {from, to};
-  const bool inside = in_one_node(cluster, ends);
   const Link& link = cluster.link;
   double seconds =
       link.latency_s + (link.bytes_per_s > 0 ? static_cast<double>(bytes) / link.bytes_per_s : 0);

@@ -427,6 +427,8 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
  * profile: a JSON file, versioned, with a checksum over its content. Plans priced with it say so ("profile"
  * in tsr_plan_info). Run it on an idle machine: where other processes take more than a tenth of the shared cores
  * meanwhile, the log reports it, and the profile's content has "others_share".
+ * With several processes it is collective: the first of each machine measures its devices and has the machine's profile, and of several
+ * machines the network between them is measured ("network": bytes a second in one direction, seconds of a message).
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
@@ -1334,7 +1336,7 @@ TSR_API tsr_status* tsr_plan_load_for_graph(const tsr_devices* devices, const ts
 /* The plan as text, which can be edited and passed as option "plan_file". Codes: none. */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
 
-/* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
+/* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch", "device_count": of all processes, "network_bytes": that cross machines in a step, where there are several,
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes": bounded by the memory limit, "rejected"}]}
