@@ -2351,6 +2351,10 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  * requests; with parallel dp=K, K replicas compute, each on its share of the devices and with a thread of its own. On CPU devices the results of a request do not depend on other requests, bit for bit ("batch_invariant" of
  * the report). Weights are shared with other handles over the model, as for a generator.
  *
+ * With several processes (tsr_runtime_world) an engine is over the devices of all: every process makes it with the same options, process 0 uses it, and
+ * in the others tsr_engine_next waits until process 0 has freed its engine (TSR_EVENT_PENDING; an error where process 0 is lost), as tsr_engine_free does; other calls are
+ * TSR_UNSUPPORTED there. Once a process is lost, requests end with that error, and new ones are refused with it.
+ *
  *     tsr_engine_new(runtime, model, NULL, &engine);
  *     tsr_engine_submit(engine, options, "Once upon", TSR_TEXT_END, &request);
  *     while (tsr_engine_next(engine, -1, &event) == NULL && event.kind != TSR_EVENT_END)

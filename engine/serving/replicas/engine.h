@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/prompt_note.h"
-#include "engine/program/follower.h"
+#include "engine/serving/replicas/follower.h"
 #include "engine/serving/replicas/outbox.h"
 #include "engine/serving/replicas/replica.h"
 #include "engine/serving/scheduler/serving_core.h"

@@ -1,4 +1,4 @@
-#include "engine/program/follower.h"
+#include "engine/serving/replicas/follower.h"
 
 #include <chrono>
 
