@@ -71,6 +71,7 @@ func serve(flags *flags) error {
 	if err := checkExposure(flags, known); err != nil {
 		return err
 	}
+	models.BoundFreeMemory()
 	registry, err := models.New(flags.models(log.write))
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type Config struct {
 	Measure func(*metrics.Registry)
 	// Plan is a model's serving plan, for /plan; nil: none.
 	Plan func(ctx context.Context, model string) (json.RawMessage, error)
-	// Trim gives free memory back to the system; it is called a while after large bodies. nil: nothing does.
+	// Trim gives free memory back to the system; it is called TrimTime after large bodies, by no request. nil: nothing does.
 	Trim    func()
 	Version map[string]string // of /version
 	// Page is the document at "/", and PagePolicy its Content-Security-Policy; nil: none.
@@ -38,6 +38,7 @@ type Config struct {
 	IdleTime     time.Duration // 60 s
 	WriteTime    time.Duration // for a piece; 30 s
 	PingTime     time.Duration // 15 s
+	TrimTime     time.Duration // from a large body to Trim, and between two of them; 10 s
 	BytesASecond int64         // of bodies, at least; 1 KiB
 	BufferBytes  int           // of a stream that is not written yet; 64 KiB
 	Chunked      bool          // bodies with Transfer-Encoding are read
@@ -53,6 +54,7 @@ func (c *Config) fill() {
 	defaults(&c.IdleTime, time.Minute)
 	defaults(&c.WriteTime, 30*time.Second)
 	defaults(&c.PingTime, 15*time.Second)
+	defaults(&c.TrimTime, 10*time.Second)
 	if c.BodyBytes == 0 {
 		c.BodyBytes = 8 << 20
 	}

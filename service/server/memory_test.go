@@ -44,8 +44,11 @@ func TestMemoryOfStreams(t *testing.T) {
 
 // Memory is given back once after large bodies, and not after small ones.
 func TestTrim(t *testing.T) {
+	const trimTime = time.Second
 	var trims atomic.Int64
-	_, address := start(t, &fakeModels{}, func(c *Config) { c.BodyBytes, c.Trim = 4<<20, func() { trims.Add(1) } })
+	_, address := start(t, &fakeModels{}, func(c *Config) {
+		c.BodyBytes, c.TrimTime, c.Trim = 4<<20, trimTime, func() { trims.Add(1) }
+	})
 	talk(t, address, post("/texts", whole), 100*time.Millisecond)
 	time.Sleep(trimTime + 200*time.Millisecond)
 	if found := trims.Load(); found != 0 {

@@ -82,16 +82,14 @@ func (s *Server) Serve(listener net.Listener, certificate, key string) (err erro
 // Handler is the server's, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// A body of largeBody bytes takes many times as much memory while it is read and answered, which allocators keep; trimTime gathers several.
-const (
-	largeBody = 1 << 20
-	trimTime  = 2 * time.Second
-)
+// A body of largeBody bytes takes many times as much memory while it is read and answered, which allocators keep.
+const largeBody = 1 << 20
 
-// trimAfter has memory given back a while after a body of so many bytes.
+// trimAfter has memory given back a while after a body of so many bytes; -1 bytes: unknown. Bodies within that time share one trim.
 func (s *Server) trimAfter(bytes int64) {
-	if s.config.Trim != nil && bytes >= largeBody && s.trimming.CompareAndSwap(false, true) {
-		time.AfterFunc(trimTime, func() {
+	isLarge := bytes >= largeBody || bytes < 0
+	if s.config.Trim != nil && isLarge && s.trimming.CompareAndSwap(false, true) {
+		time.AfterFunc(s.config.TrimTime, func() {
 			s.trimming.Store(false)
 			s.config.Trim()
 		})
