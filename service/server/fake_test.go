@@ -123,6 +123,9 @@ func fakeDialect() dialect.Dialect {
 		Uploads: []dialect.Upload{{Method: "POST", Path: "/files", Most: 1 << 20, Reply: func(_ *dialect.Call, body io.Reader) (any, error) {
 			count, err := io.Copy(io.Discard, body)
 			return count, err
+		}}, {Method: "POST", Path: "/beginnings", Most: 1 << 20, Reply: func(_ *dialect.Call, body io.Reader) (any, error) {
+			_, err := io.ReadFull(body, make([]byte, 2))
+			return "begun", err
 		}}},
 	}
 }

@@ -56,6 +56,7 @@ type paced struct {
 	most   int64
 	read   int64
 	begun  time.Time
+	ended  bool // the whole body was read
 }
 
 func (p *paced) Read(bytes []byte) (int, error) {
@@ -67,6 +68,7 @@ func (p *paced) Read(bytes []byte) (int, error) {
 	if p.read += int64(count); p.read > p.most {
 		return count, tooLarge(p.most)
 	}
+	p.ended = p.ended || err == io.EOF
 	if err != nil && err != io.EOF {
 		err = bodyError(&slowBody{err})
 	}
@@ -82,11 +84,15 @@ func (s *Server) serveUpload(u dialect.Upload) func(http.ResponseWriter, *http.R
 		}
 		body := &paced{server: s, r: r, most: u.Most, begun: time.Now()}
 		reply, err := u.Reply(call, body)
-		if connection := connectionOf(r); connection != nil {
-			_ = connection.SetReadDeadline(time.Time{})
-		}
 		if body.read < r.ContentLength {
 			w.Header().Set("Connection", "close") // what is left is not read
+		}
+		if connection := connectionOf(r); connection != nil {
+			end := time.Time{}
+			if !body.ended { // net/http reads what is left of a chunked body
+				end = time.Now().Add(s.config.HeaderTime)
+			}
+			_ = connection.SetReadDeadline(end)
 		}
 		s.replyJSON(w, r, u.Errors, reply, err)
 	}

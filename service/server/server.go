@@ -43,6 +43,7 @@ func New(config Config) *Server {
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: config.HeaderTime,
+		ReadTimeout:       2 * config.HeaderTime, // of bodies that no handler reads, which net/http does; body and paced have deadlines of their own
 		IdleTimeout:       config.IdleTime,
 		MaxHeaderBytes:    32 << 10,
 		ConnContext:       keepConnection,

@@ -139,6 +139,93 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
+// A body that no handler reads, and that comes in bytes, holds its connection no longer than one that is read.
+func TestSlowBodiesThatNobodyReads(t *testing.T) {
+	_, address := start(t, &fakeModels{}, func(c *Config) {
+		known := &keys.Memory{}
+		known.Add("k", keys.Key{Scopes: []keys.Scope{keys.Infer}})
+		c.Keys = known
+		c.Chunked, c.WriteTime = true, 5*time.Second // a reply waits for the body at most as long as that may take
+	})
+	const length, chunked = "Content-Length: 200000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"
+	for name, each := range map[string]struct{ head, rest, wanted string }{
+		"health":          {"GET /health", length, "200"},
+		"health, chunked": {"GET /health", chunked + "20000\r\n", "200"},
+		"continue":        {"GET /health", "Expect: 100-continue\r\n" + length, "200"},
+		"large reply":     {"GET /openapi.json", "Authorization: Bearer k\r\n" + length, "200"},
+		"names":           {"GET /things/a", "Authorization: Bearer k\r\n" + length, "200"},
+		"no key":          {"POST /texts", length, "401"},
+		"no path":         {"POST /nothing", length, "404"},
+		"type":            {"POST /texts", "Authorization: Bearer k\r\nContent-Type: image/png\r\n" + chunked + "20000\r\n", "415"},
+		"admin":           {"POST /admin", "Authorization: Bearer k\r\n" + length, "403"},
+		"upload":          {"POST /beginnings", "Authorization: Bearer k\r\n" + chunked + "20000\r\nab", "200"},
+	} {
+		each, name := each, name
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			reply := trickle(t, address, each.head+" HTTP/1.1\r\nHost: localhost\r\n"+each.rest)
+			if !strings.Contains(reply, " "+each.wanted+" ") {
+				t.Errorf("found %q, wanted %s", reply, each.wanted)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("held its connection %v", took)
+			}
+		})
+	}
+}
+
+// trickle sends a beginning and then a byte at a time, and returns what has come by the end of the connection, 10 s later at most.
+func trickle(t *testing.T, address, first string) string {
+	t.Helper()
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	_, _ = io.WriteString(connection, first)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(50 * time.Millisecond):
+				_, _ = io.WriteString(connection, "y")
+			}
+		}
+	}()
+	_ = connection.SetReadDeadline(time.Now().Add(10 * time.Second))
+	reply, _ := io.ReadAll(connection)
+	return string(reply)
+}
+
+// A body at its least speed, and a stream after it, take longer than bodies that nobody reads may.
+func TestLongBodiesAndStreamsGoOn(t *testing.T) {
+	models := &fakeModels{words: 4, word: "x", pause: 400 * time.Millisecond}
+	_, address := start(t, models, func(c *Config) { c.BytesASecond = 10 })
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	sent := post("/texts", streamed)
+	head, body, _ := strings.Cut(sent, "\r\n\r\n")
+	_, _ = io.WriteString(connection, head+"\r\n\r\n")
+	for i := range body {
+		_, _ = io.WriteString(connection, body[i:i+1])
+		time.Sleep(50 * time.Millisecond)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := io.ReadAll(response.Body); string(text) != "begin|xxxx|end 4" {
+		t.Errorf("found %q", text)
+	}
+}
+
 // A connection goes on after a body that was read with a deadline.
 func TestKeepAlive(t *testing.T) {
 	_, address := start(t, &fakeModels{words: 1, word: "x"}, nil)
