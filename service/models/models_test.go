@@ -498,6 +498,27 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// One huge prompt leaves room for others.
+func TestQueueCountsOneContextAtMost(t *testing.T) {
+	for _, each := range []struct{ estimated, context, wanted int64 }{{1000, 100, 100}, {100, 100, 100}, {7, 100, 7}, {1000, 0, 1000}} {
+		if found := queuedTokens(each.estimated, each.context); found != each.wanted {
+			t.Errorf("found %d of %d tokens in a context of %d, wanted %d", found, each.estimated, each.context, each.wanted)
+		}
+	}
+	model := use(t, open(t, Config{Paths: []string{writeModel(t, t.TempDir(), "m")}, QueueTokens: 300}), "m").(*opened)
+	held := model.loaded.queue.enter(1) // an empty queue admits any
+	if held != nil {
+		t.Fatal(held)
+	}
+	long := inference.Request{Prompt: inference.Text{Words: strings.Repeat("x", 4000)}} // some 1,000 tokens by their bytes
+	if _, err := model.Generate(context.Background(), long); kindOf(err) != inference.Invalid {
+		t.Errorf("found %v, wanted the engine's refusal of the length", err)
+	}
+	if found := model.loaded.queue.tokens; found != 1 {
+		t.Errorf("found %d tokens in the queue after a refused prompt, wanted 1", found)
+	}
+}
+
 func TestIdleAndAdmission(t *testing.T) {
 	folder := t.TempDir()
 	writeModel(t, folder, "a")

@@ -58,7 +58,7 @@ func (o *opened) Generate(ctx context.Context, request inference.Request) (infer
 	if err != nil {
 		return nil, err
 	}
-	tokens := estimate(request)
+	tokens := queuedTokens(estimate(request), o.loaded.info.Context)
 	if limited := o.loaded.queue.enter(tokens); limited != nil {
 		return nil, limited
 	}

@@ -19,6 +19,15 @@ type queue struct {
 	last     time.Time
 }
 
+// queuedTokens returns what a prompt counts in the queue: one context at most, since the engine refuses longer prompts.
+// context 0 is unknown.
+func queuedTokens(estimated, context int64) int64 {
+	if context > 0 && estimated > context {
+		return context
+	}
+	return estimated
+}
+
 // enter admits a request. An empty queue admits any.
 func (q *queue) enter(tokens int64) *inference.Error {
 	q.mutex.Lock()
