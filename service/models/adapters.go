@@ -103,7 +103,7 @@ func (r *Registry) adapterNumber(a *adapter, base *loaded) (int64, error) {
 	}
 	number, err := a.loadInto(base.engine)
 	if err != nil {
-		return -1, serviceError(err)
+		return -1, adapterError(err)
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -40,6 +40,15 @@ func serviceError(err error) error {
 	return made
 }
 
+// adapterError is serviceError, except that corrupt files of an adapter are an error of the request that names them.
+func adapterError(err error) error {
+	var failed *tessera.Error
+	if errors.As(err, &failed) && failed.Code == tessera.Corrupt {
+		return invalid("model", failed.Message)
+	}
+	return serviceError(err)
+}
+
 // isContextMessage says whether the engine refused a prompt for its length.
 func isContextMessage(message string) bool {
 	return strings.Contains(message, "context") && strings.Contains(message, "tokens")

@@ -369,6 +369,41 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
+// Corrupt files are an error of the request that names them, in the library's words, each time.
+func TestCorruptAdapters(t *testing.T) {
+	folder := t.TempDir()
+	writeModel(t, folder, "m")
+	cut, header, config := writeAdapter(t), writeAdapter(t), writeAdapter(t)
+	weights := filepath.Join(cut, "adapter_model.safetensors")
+	if err := os.Truncate(weights, 300); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{filepath.Join(header, "adapter_model.safetensors"): "\x10\x00\x00\x00\x00\x00\x00\x00no JSON at all...",
+		filepath.Join(config, "adapter_config.json"): "{"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	adapters := map[string]string{"m:cut": cut, "m:header": header, "m:config": config, "m:sound": writeAdapter(t)}
+	registry := open(t, Config{Paths: []string{folder}, Adapters: adapters, Engine: tessera.Options{"adapters": 2}})
+	engine := use(t, registry, "m").(*opened).loaded.engine
+	for _, name := range []string{"m:cut", "m:header", "m:config"} {
+		_, said := engine.LoadAdapter(adapters[name])
+		var failed *tessera.Error
+		if !errors.As(said, &failed) || failed.Code != tessera.Corrupt {
+			t.Fatalf("%s: found %v of the library, wanted code corrupt", name, said)
+		}
+		for i := 0; i < 2; i++ {
+			_, err := registry.Open(context.Background(), name)
+			var failure *inference.Error
+			if !errors.As(err, &failure) || failure.Kind != inference.Invalid || failure.Message != failed.Message {
+				t.Errorf("%s: found %#v, wanted 400 with %q", name, err, failed.Message)
+			}
+		}
+	}
+	use(t, registry, "m:sound")
+}
+
 func TestSnapshotsAreServedByTheBasesEngineWhereTheyFit(t *testing.T) {
 	folder := t.TempDir()
 	path := writeModel(t, folder, "m")
