@@ -79,3 +79,13 @@ func TestJudge(t *testing.T) {
 		t.Error("replies in another order are taken")
 	}
 }
+
+// The largest bodies are within what the service reads, so that each is taken in whole.
+func TestWarmAttacksAreReadWhole(t *testing.T) {
+	from := testCorpus(t)
+	for number := 0; number < largeKinds; number++ {
+		if size := len(warmAttack(1, number, from).bytes); size < 6<<20 || size > 8<<20 {
+			t.Errorf("kind %d: found %d bytes, wanted almost 8 MiB", number, size)
+		}
+	}
+}

@@ -18,6 +18,7 @@ type flood struct {
 	from, count    int
 	at             int // connections at once
 	rate           float64
+	make           func(seed int64, number int, from *corpus) attack
 	show           bool
 	mutex          sync.Mutex
 	statuses       map[string]map[int]int // by family
@@ -51,7 +52,7 @@ func (f *flood) run(from *corpus, alive func() bool) {
 				if f.rate > 0 {
 					time.Sleep(time.Until(begun.Add(time.Duration(float64(i) / f.rate * float64(time.Second)))))
 				}
-				made := makeAttack(f.seed, f.from+i, from)
+				made := f.make(f.seed, f.from+i, from)
 				if f.only != "" && f.only != made.family {
 					continue
 				}

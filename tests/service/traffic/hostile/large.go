@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand"
 	"strings"
 )
 
@@ -11,16 +12,33 @@ import (
 const (
 	leastLarge = 64 << 10
 	mostLarge  = 9 << 20
+	warmLarge  = 7 << 20
 )
+
+// largeKinds is the count of the kinds of large bodies.
+const largeKinds = 12
 
 // large is a body that takes much time or memory where its cost is more than in proportion to its size.
 func (m *maker) large() attack {
 	size := int(leastLarge * math.Exp(m.Float64()*math.Log(mostLarge/leastLarge)))
+	return m.largeOf(m.Intn(largeKinds), size)
+}
+
+// warmAttack is one of the largest bodies that the service reads, each kind in turn.
+func warmAttack(seed int64, number int, from *corpus) attack {
+	m := &maker{rand.New(rand.NewSource(seed<<32 + int64(number))), number, from}
+	made := m.largeOf(number%largeKinds, warmLarge)
+	made.number, made.family = number, "large"
+	return made
+}
+
+// largeOf is a large body of a kind.
+func (m *maker) largeOf(kind, size int) attack {
 	fill := func(piece string) string { return strings.Repeat(piece, size/len(piece)+1) }
 	list := func(piece string) string { return "[" + strings.TrimSuffix(fill(piece+","), ",") + "]" }
 	model := fmt.Sprintf(`"model":%q`, m.corpus.model)
 	var path, body string
-	switch m.Intn(12) {
+	switch kind {
 	case 0:
 		path, body = "/v1/completions", `{`+model+`,"prompt":"`+fill(m.oneOf("a", "a ", " ", "aé", "\\n", "0", "\\u4e2d"))+`"}`
 	case 1:

@@ -18,9 +18,11 @@ const (
 	mostGrowth  = 0.05
 	growthNoise = 4 << 20
 	leastWarm   = 500 // malformed requests before anything is measured
+	warmRounds  = 2   // of the largest bodies of each kind, too
 	leastHalf   = 10000
 	leastTime   = 10 // seconds
 	restTime    = 10 * time.Second
+	trimTime    = 10 * time.Second  // from a large body until the service gives memory back
 	collectTime = 150 * time.Second // Go's collector runs every two minutes where nothing else makes it
 	idleTime    = time.Minute       // of the service's connections
 )
@@ -62,7 +64,7 @@ func (w *watch) all() error {
 	}()
 	// Memory is measured from the second half of the malformed requests on: in the first the service allocates what it keeps.
 	half := w.options.count / 2
-	w.flood(from, w.options.from+w.options.count, leastWarm)
+	w.warm(from)
 	if half > 0 {
 		w.flood(from, w.options.from, half).print()
 	}
@@ -102,21 +104,36 @@ func (w *watch) all() error {
 	return w.leftovers()
 }
 
-// rest lets the collector do its work, and reads the memory.
+// rest lets the service give back what it keeps free, and reads the memory.
 func (w *watch) rest() (observe.Memory, error) {
-	if w.options.count >= 2*leastHalf {
-		time.Sleep(restTime)
+	if w.judgesMemory() {
+		time.Sleep(trimTime + restTime)
 	}
 	return w.service.process.Memory()
 }
 
 func (w *watch) flood(from *corpus, first, count int) *flood {
 	f := &flood{address: w.service.address, state: w.service.state, only: w.options.only, seed: w.options.seed, from: first, count: count, at: w.options.at,
-		rate: w.options.rate,
-		show: w.options.show, report: w.report}
+		rate: w.options.rate, make: makeAttack, show: w.options.show, report: w.report}
 	f.run(from, w.service.runs)
 	return f
 }
+
+// warm has the service allocate what it keeps: some of all malformed requests, and, where memory is judged, the largest bodies.
+func (w *watch) warm(from *corpus) {
+	w.flood(from, w.options.from+w.options.count, leastWarm)
+	if !w.judgesMemory() {
+		return
+	}
+	f := &flood{address: w.service.address, state: w.service.state, only: w.options.only, seed: w.options.seed, count: warmRounds * largeKinds, at: 2,
+		make: warmAttack, show: w.options.show, report: w.report}
+	begun := time.Now()
+	f.run(from, w.service.runs)
+	fmt.Printf("%d large bodies in %.1f s\n", f.count, time.Since(begun).Seconds())
+}
+
+// judgesMemory says whether the run is long enough for memory that is steady.
+func (w *watch) judgesMemory() bool { return w.options.count >= 2*leastHalf }
 
 // phase runs one kind of attack, and looks at the others' speed and at the memory.
 func (w *watch) phase(name string, asked bool, before observe.Memory, open, run func()) error {
@@ -137,7 +154,7 @@ func (w *watch) phase(name string, asked bool, before observe.Memory, open, run 
 		return err
 	}
 	after, err := w.rest()
-	for end := time.Now().Add(collectTime); err == nil && w.options.count >= 2*leastHalf && w.hasGrown(before, after) && time.Now().Before(end); {
+	for end := time.Now().Add(collectTime); err == nil && w.judgesMemory() && w.hasGrown(before, after) && time.Now().Before(end); {
 		after, err = w.rest()
 	}
 	if err != nil {
@@ -158,7 +175,7 @@ func (w *watch) phase(name string, asked bool, before observe.Memory, open, run 
 	if asked && w.options.sound > 0 && w.options.seconds >= leastTime && kept < keptSpeed {
 		w.report(fmt.Sprintf("%s: sound clients keep %.2f of their speed, wanted %.2f", name, kept, keptSpeed))
 	}
-	if w.options.count >= 2*leastHalf && w.hasGrown(before, after) {
+	if w.judgesMemory() && w.hasGrown(before, after) {
 		w.report(fmt.Sprintf("%s: anonymous memory grew from %.1f to %.1f MiB, wanted at most %.0f %%", name, mebibytes(before), mebibytes(after),
 			100*mostGrowth))
 	}
